@@ -1,0 +1,49 @@
+# Everything is installed into .venv; nothing outside this folder is changed.
+# PYTHON=… chooses the interpreter; the first suitable one on the path is taken otherwise.
+
+PYTHON ?=
+VENV := .venv
+BENCH := .venv-bench
+INSTALL := python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PINS := pyproject.toml constraints.txt
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test lint bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.runtime ## run a real workflow on this machine
+	@$(VENV)/bin/python examples/demo.py
+
+test: $(VENV)/.dev ## run the tests
+	@$(VENV)/bin/python -m pytest $(ARGS)
+
+lint: $(VENV)/.dev ## check style and types
+	@$(VENV)/bin/python -m ruff check .
+	@$(VENV)/bin/python -m ruff format --check .
+	@$(VENV)/bin/python -m mypy
+
+bench: $(BENCH)/.bench ## compare with Dask and Ray on this machine, as JSON
+	@$(BENCH)/bin/python benchmarks/run.py $(ARGS)
+
+clean: ## remove everything that the other targets made
+	rm -rf $(VENV) $(BENCH) dist benchmarks/out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.runtime: $(PINS)
+	@PYTHON="$(PYTHON)" .ci/venv $(VENV)
+	@$(VENV)/bin/$(INSTALL) -e .
+	@touch $@
+
+# The tools bring the runtime along, so a fresh `make test` installs once.
+$(VENV)/.dev: $(PINS)
+	@PYTHON="$(PYTHON)" .ci/venv $(VENV)
+	@$(VENV)/bin/$(INSTALL) -e '.[dev]'
+	@touch $(VENV)/.runtime $@
+
+$(BENCH)/.bench: $(PINS)
+	@PYTHON="$(PYTHON)" .ci/venv $(BENCH)
+	@$(BENCH)/bin/$(INSTALL) -e '.[bench]'
+	@touch $@
