@@ -1,0 +1,98 @@
+"""Frozen, picklable settings: what a user chooses, as values that travel."""
+
+import math
+
+import msgspec
+
+from augury.errors import DefinitionError
+
+INLINE_BYTES = 16 * 1024
+"""Outputs up to this size ride inside events and reports; larger ones are objects of their own."""
+
+CONSTANT_BYTES = 64 * 1024
+"""Arguments above this size are stored once, however many tasks use them."""
+
+
+class Resources(msgspec.Struct, frozen=True, order=True):
+    """What a worker has: virtual CPUs and memory.
+
+    Args:
+        cpus: Virtual CPUs; a worker runs as many tasks at once as it has whole ones, and at least one.
+        memory_mb: Memory in MiB.
+
+    Example:
+        >>> Resources(cpus=2, memory_mb=1024).task_slots
+        2
+    """
+
+    cpus: float = 1.0
+    memory_mb: int = 512
+
+    def __post_init__(self) -> None:
+        if not is_positive(self.cpus):
+            raise DefinitionError(f"Resources.cpus must be a positive number, not {self.cpus!r}")
+        if not is_whole(self.memory_mb, least=1):
+            raise DefinitionError(f"Resources.memory_mb must be a whole number of at least 1, not {self.memory_mb!r}")
+
+    @property
+    def task_slots(self) -> int:
+        """How many tasks a worker with these resources runs at once."""
+        return max(1, math.floor(self.cpus))
+
+    def covers(self, other: "Resources") -> bool:
+        """Whether what needs `other` can run with these."""
+        return self.cpus >= other.cpus and self.memory_mb >= other.memory_mb
+
+
+class StorageConfig(msgspec.Struct, frozen=True):
+    """Where runs keep their data; opened by `augury.storage.open_storage`.
+
+    `redis` is an address such as `redis://host:6379/0`, `rediss://…` or `unix:///path.sock`. It may hold
+    a password, so its repr does not show it. `object_dir` is a folder in shared memory that all workers
+    and the client see, or empty: large objects then go through Redis.
+    """
+
+    redis: str
+    object_dir: str = ""
+    inline_bytes: int = INLINE_BYTES
+    ttl_s: int = 24 * 3600
+
+    def __post_init__(self) -> None:
+        if not self.redis:
+            raise DefinitionError("StorageConfig.redis must be an address, such as redis://host:6379/0")
+        if not is_whole(self.inline_bytes, least=0):
+            raise DefinitionError(
+                f"StorageConfig.inline_bytes must be a whole number of at least 0, not {self.inline_bytes!r}"
+            )
+        if not is_whole(self.ttl_s, least=1):
+            raise DefinitionError(f"StorageConfig.ttl_s must be a whole number of at least 1, not {self.ttl_s!r}")
+
+    def __repr__(self) -> str:
+        return f"StorageConfig({public_address(self.redis)})"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("redis", public_address(self.redis))]  # msgspec's own shows every field
+
+
+def public_address(url: str) -> str:
+    """An address without user, password and options (which may hold one), fit for messages and logs.
+
+    Example:
+        >>> public_address("redis://me:secret@host:6379/0?timeout=3")
+        'redis://host:6379/0'
+    """
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
+    address, _, options = rest.partition("?")
+    if "@" in options:
+        return f"{scheme}{separator}…"  # a password with a question mark in it, or an option: show neither
+    return f"{scheme}{separator}{address if address.startswith('/') else address.rpartition('@')[2]}"
+
+
+def is_positive(number: object) -> bool:
+    """Whether a value is a number above zero; infinity and True are none."""
+    return isinstance(number, int | float) and not isinstance(number, bool) and 0 < number < math.inf
+
+
+def is_whole(number: object, *, least: int) -> bool:
+    """Whether a value is an integer of at least `least`; True is none."""
+    return isinstance(number, int) and not isinstance(number, bool) and number >= least

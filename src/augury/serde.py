@@ -1,0 +1,251 @@
+"""The only place where objects become bytes.
+
+A value is pickled with protocol 5; large buffers (arrays, bytes-like data) stay out of band, so that
+they are written without a copy and read in place. The bytes of a value:
+
+    ┌ version u8 │ pad │ checksum u32 │ buffers u32 │ pickle length u64 │ buffer length u64 … ┐ header
+    │ pickle                                                                                 │
+    │ padding to 64 │ buffer 0 │ padding to 64 │ buffer 1 │ …                                ┘
+
+Buffers start at multiples of 64 bytes, so an array that is mapped from shared memory is aligned.
+`loads` reads from any buffer and copies nothing: arrays in the result point into it and are read-only.
+The checksum covers the header and the pickle, not the buffers: damaged bytes are never unpickled, and
+reading a large array costs nothing. Bytes after the last buffer do not matter.
+
+cloudpickle takes functions and classes of `__main__`, closures and lambdas by value. What cannot contain
+such things (numbers, strings, flat containers of them, arrays) takes a short cut around it: that is most
+of what small tasks return, and four times as fast.
+"""
+
+import io
+import pickle
+import struct
+import threading
+import weakref
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import ModuleType, NoneType
+from typing import Any
+
+import cloudpickle
+from cloudpickle.cloudpickle import _class_setstate as _overwrite_class
+
+from augury.errors import SerializationError
+
+Buffer = bytes | bytearray | memoryview
+
+_VERSION = 1
+_HEADER = struct.Struct("<B3xIIQ")
+_CHECKED = struct.Struct("<IQ")  # the end of the header: what the checksum covers begins here
+_CHECKED_FROM = _HEADER.size - _CHECKED.size
+_LENGTH = struct.Struct("<Q")
+_ALIGNMENT = 64
+_SCALARS = frozenset({int, float, str, bool, complex, NoneType})
+_ITEMS = _SCALARS | {bytes}
+_FLAT = frozenset({bytes, bytearray, list, tuple, set, frozenset, dict})
+_FEW = 64
+_OUT_OF_BAND_BYTES = 16 * 1024
+
+
+class Blob:
+    """A value as bytes, in parts that are not joined until they have to be.
+
+    Attributes:
+        parts: One-dimensional buffers of bytes; views of the value's own memory where that saves a copy, so
+            the value must not change until they are written.
+        size_bytes: The length of all parts together.
+    """
+
+    __slots__ = ("parts", "size_bytes")
+
+    def __init__(self, parts: list[Buffer]) -> None:
+        self.parts = parts
+        self.size_bytes = sum(map(len, parts))
+
+    def join(self) -> bytes:
+        """All parts as one `bytes`; copies."""
+        return self.parts[0] if len(self.parts) == 1 and isinstance(self.parts[0], bytes) else b"".join(self.parts)
+
+
+def dumps(value: Any, *, plain: bool = False) -> Blob:
+    """Turn a value into bytes; raises whatever its pickling raises.
+
+    Args:
+        value: What to turn into bytes.
+        plain: Promises that there are only values of built-in types inside, at any depth.
+    """
+    kind = type(value)
+    if plain or (_is_flat(value) if kind in _FLAT else kind in _SCALARS):
+        return Blob(_frame(pickle.dumps(value, protocol=5)))
+    buffers: list[pickle.PickleBuffer] = []
+    if _is_array(value, kind):
+        pickled = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    else:
+        stream = io.BytesIO()
+        whole = _Raw(value) if kind is bytes or kind is bytearray else value
+        _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(whole)
+        pickled = stream.getvalue()
+    return Blob(_frame_with_buffers(pickled, [buffer.raw() for buffer in buffers]) if buffers else _frame(pickled))
+
+
+def loads(data: Buffer) -> Any:
+    """Turn bytes back into the value; arrays in it point into `data`.
+
+    Raises:
+        SerializationError: These are not the bytes of a value, or not all of them. What the value's own
+            unpickling raises passes through as it is.
+    """
+    view = _byte_view(data)
+    count, pickle_start, pickle_end = _check(view)
+    pickled = view[pickle_start:pickle_end]
+    if count == 0:
+        return pickle.loads(pickled)
+    buffers = []
+    position = pickle_end
+    for index in range(count):
+        (length,) = _LENGTH.unpack_from(view, _HEADER.size + index * _LENGTH.size)
+        position += -position % _ALIGNMENT
+        if position + length > len(view):
+            raise SerializationError(_truncated(position + length, len(view)))
+        buffers.append(view[position : position + length])
+        position += length
+    return pickle.loads(pickled, buffers=buffers)
+
+
+_by_value: Counter[str] = Counter()
+_by_value_lock = threading.Lock()
+
+
+@contextmanager
+def modules_by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
+    """While it is open, functions and classes of these modules travel by value, as those of `__main__` do.
+
+    May be open several times at once, in several threads; what a user registered with cloudpickle stays.
+    """
+    held = []
+    with _by_value_lock:
+        registered = cloudpickle.list_registry_pickle_by_value()
+        for module in modules:
+            if module.__name__ in registered and not _by_value[module.__name__]:
+                continue
+            cloudpickle.register_pickle_by_value(module)
+            _by_value[module.__name__] += 1
+            held.append(module)
+    try:
+        yield
+    finally:
+        with _by_value_lock:
+            for module in held:
+                _by_value[module.__name__] -= 1
+                if not _by_value[module.__name__]:
+                    del _by_value[module.__name__]
+                    cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether one look at each item is enough to know that cloudpickle has nothing to do inside."""
+    if type(value) is bytes or type(value) is bytearray:
+        return len(value) < _OUT_OF_BAND_BYTES
+    return (
+        len(value) <= _FEW
+        and _ITEMS.issuperset(map(type, value))
+        and (type(value) is not dict or _ITEMS.issuperset(map(type, value.values())))
+    )
+
+
+def _is_array(value: Any, kind: type) -> bool:
+    """Whether a value is an array or a number of numpy's that holds no Python objects."""
+    return kind.__module__ == "numpy" and getattr(getattr(value, "dtype", None), "hasobject", True) is False
+
+
+class _Raw:
+    """A large `bytes` or `bytearray` on its way out of band; loads as what it was, with one copy."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bytes | bytearray) -> None:
+        self.value = value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self.value), (pickle.PickleBuffer(self.value),)
+
+
+_received_classes: "weakref.WeakSet[type]" = weakref.WeakSet()
+_original_classes: "weakref.WeakSet[type]" = weakref.WeakSet()
+
+
+class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+    """Takes care that a class which travels by value and comes home does not change the original.
+
+    cloudpickle finds the original again, but then sets every attribute to its copy from afar: class-level
+    state is reset, and methods see copies of their module's globals.
+    """
+
+    def reducer_override(self, obj: Any) -> Any:
+        reduced = super().reducer_override(obj)
+        if isinstance(obj, type) and isinstance(reduced, tuple) and reduced[-1] is _overwrite_class:
+            if obj not in _received_classes:
+                _original_classes.add(obj)
+            return (*reduced[:-1], _complete_class)
+        return reduced
+
+
+def _complete_class(skeleton: type, state: Any) -> type:
+    if skeleton in _original_classes:
+        return skeleton
+    _received_classes.add(skeleton)
+    return _overwrite_class(skeleton, state)  # type: ignore[no-any-return]
+
+
+def _frame(pickled: bytes) -> list[Buffer]:
+    checked = _CHECKED.pack(0, len(pickled))
+    head = _HEADER.pack(_VERSION, zlib.crc32(pickled, zlib.crc32(checked)), 0, len(pickled))
+    return [head + pickled] if len(pickled) < _OUT_OF_BAND_BYTES else [head, pickled]
+
+
+def _frame_with_buffers(pickled: bytes, buffers: list[memoryview]) -> list[Buffer]:
+    lengths = b"".join(_LENGTH.pack(len(buffer)) for buffer in buffers)
+    checked = _CHECKED.pack(len(buffers), len(pickled)) + lengths
+    head = _HEADER.pack(_VERSION, zlib.crc32(pickled, zlib.crc32(checked)), len(buffers), len(pickled)) + lengths
+    parts: list[Buffer] = [head, pickled]
+    position = len(head) + len(pickled)
+    for buffer in buffers:
+        padding = -position % _ALIGNMENT
+        if padding:
+            parts.append(bytes(padding))
+        parts.append(buffer)
+        position += padding + len(buffer)
+    return parts
+
+
+def _byte_view(data: Buffer) -> memoryview:
+    try:
+        view = memoryview(data).toreadonly()
+        return view if view.format == "B" and view.ndim == 1 and view.contiguous else view.cast("B")
+    except TypeError as error:
+        raise SerializationError(f"a value is read from contiguous bytes, not from {data!r}: {error}") from error
+
+
+def _check(view: memoryview) -> tuple[int, int, int]:
+    """How many buffers there are, and where the pickle starts and ends."""
+    if len(view) < _HEADER.size:
+        raise SerializationError(_truncated(_HEADER.size, len(view)))
+    version, checksum, count, pickle_length = _HEADER.unpack_from(view)
+    if version != _VERSION:
+        raise SerializationError(
+            f"a stored value has the format {version}, and this version of Augury reads {_VERSION}: "
+            "it is damaged, or client and workers run different versions"
+        )
+    start = _HEADER.size + count * _LENGTH.size
+    end = start + pickle_length
+    if end > len(view):
+        raise SerializationError(_truncated(end, len(view)))
+    if zlib.crc32(view[_CHECKED_FROM:end]) != checksum:
+        raise SerializationError("a stored value is damaged: its checksum does not match")
+    return count, start, end
+
+
+def _truncated(expected_bytes: int, found_bytes: int) -> str:
+    return f"a stored value is not whole: {found_bytes} of at least {expected_bytes} bytes"

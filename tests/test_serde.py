@@ -1,0 +1,345 @@
+"""Values become bytes and come back: without copies, and with clear errors for what is not a value."""
+
+import pickle
+import struct
+import subprocess
+import sys
+import textwrap
+import threading
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from augury import serde
+from augury.errors import SerializationError
+
+Array = np.ndarray[Any, Any]
+
+
+def there_and_back(value: Any) -> Any:
+    return serde.loads(serde.dumps(value).join())
+
+
+def address(buffer: serde.Buffer) -> int:
+    view = np.frombuffer(buffer, dtype=np.uint8)
+    return int(view.__array_interface__["data"][0])
+
+
+# ── values ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+scalars = st.one_of(
+    *(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.complex_numbers(allow_nan=False)),
+    *(st.text(), st.binary(), st.binary().map(bytearray)),
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner), st.tuples(inner, inner), st.dictionaries(st.text(), inner), st.sets(st.integers())
+    ),
+)
+
+
+@settings(deadline=None)
+@given(values)
+def test_plain_values_come_back_equal_and_of_the_same_type(value: Any) -> None:
+    back = there_and_back(value)
+    assert back == value
+    assert type(back) is type(value)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12.0).reshape(3, 4),
+        np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+        np.arange(24).reshape(4, 6)[::2, 1::2],
+        np.arange(5)[::-1],
+        np.zeros((0, 3)),
+        np.array(7.5),
+        np.array([{"a": 1}, None, "x"], dtype=object),
+        np.array([(1, 2.5), (3, 4.5)], dtype=[("a", "i4"), ("b", "f8")]),
+        np.array(["2026-01-01"], dtype="M8[D]"),
+        np.array(["a", "bc"]),
+        np.arange(3, dtype=">i4"),
+        np.broadcast_to(np.arange(3), (4, 3)),
+    ],
+    ids=["c", "fortran", "strided", "reversed", "empty", "scalar", "object", "fields", "dates", "text", "big", "view"],
+)
+def test_arrays_of_every_kind_come_back_equal(array: Array) -> None:
+    back = there_and_back(array)
+    np.testing.assert_array_equal(back, array)
+    assert back.dtype == array.dtype
+    assert back.shape == array.shape
+
+
+def test_order_in_memory_is_kept() -> None:
+    assert there_and_back(np.asfortranarray(np.ones((3, 4)))).flags.f_contiguous
+
+
+@pytest.mark.parametrize("value", [np.float64(2.5), np.int32(7), np.bool_(True)])
+def test_numbers_of_numpy_keep_their_type(value: Any) -> None:
+    back = there_and_back(value)
+    assert back == value
+    assert type(back) is type(value)
+
+
+def test_shared_objects_stay_shared() -> None:
+    array = np.arange(10)
+    first, second = there_and_back([array, array])
+    assert first is second
+
+
+def test_containers_that_contain_themselves_come_back() -> None:
+    value: list[Any] = []
+    value.append(value)
+    back = there_and_back(value)
+    assert back[0] is back
+
+
+def test_lambdas_and_closures_travel_by_value() -> None:
+    factor = 3
+    assert there_and_back(lambda x: factor * x)(2) == 6
+
+
+@pytest.mark.parametrize("size", [0, 1, 16 * 1024 - 1, 16 * 1024, 200_000])
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+def test_bytes_of_every_size_come_back(size: int, kind: type[bytes] | type[bytearray]) -> None:
+    value = kind(b"ab" * size)[:size]
+    back = there_and_back(value)
+    assert back == value
+    assert type(back) is kind
+
+
+def test_nested_buffers_come_back_as_views() -> None:
+    back = there_and_back({"a": [pickle.PickleBuffer(b"abc")], "b": pickle.PickleBuffer(bytearray(b"defg"))})
+    assert bytes(back["a"][0]) == b"abc"
+    assert bytes(back["b"]) == b"defg"
+
+
+def test_a_buffer_with_gaps_is_refused_by_pickling() -> None:
+    with pytest.raises(pickle.PicklingError, match="non-contiguous"):
+        serde.dumps(pickle.PickleBuffer(memoryview(b"abcdef")[::2]))
+
+
+def test_what_pickling_raises_passes_through() -> None:
+    with pytest.raises(TypeError, match="cannot pickle"):
+        serde.dumps(threading.Lock())
+
+
+# ── no copies ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_dumping_a_large_array_gives_a_view_of_its_memory(nested: bool) -> None:
+    array = np.arange(100_000)
+    blob = serde.dumps({"x": [array]} if nested else array)
+    assert any(np.shares_memory(np.frombuffer(part, dtype=np.uint8), array) for part in blob.parts)
+
+
+def test_dumping_large_bytes_gives_a_view_of_their_memory() -> None:
+    value = b"x" * 100_000
+    assert any(address(part) == address(value) for part in serde.dumps(value).parts)
+
+
+def test_loaded_arrays_point_into_the_data_and_are_read_only() -> None:
+    data = serde.dumps([np.arange(1000), np.ones((3, 4), order="F")]).join()
+    for array in serde.loads(data):
+        assert np.shares_memory(array, np.frombuffer(data, dtype=np.uint8))
+        assert not array.flags.writeable
+
+
+def test_loaded_arrays_are_read_only_even_if_the_data_is_not() -> None:
+    data = bytearray(serde.dumps(np.arange(1000)).join())
+    assert not serde.loads(data).flags.writeable
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 300), max_size=5), st.text(max_size=100))
+def test_buffers_start_at_multiples_of_64_bytes(sizes: list[int], beside: str) -> None:
+    data = serde.dumps([beside, *(np.ones(size, dtype=np.uint8) for size in sizes)]).join()
+    for array in serde.loads(data)[1:]:
+        assert array.size == 0 or (address(array.data) - address(data)) % 64 == 0
+
+
+@settings(deadline=None)
+@given(values)
+def test_the_size_of_a_blob_is_the_size_of_its_bytes(value: Any) -> None:
+    blob = serde.dumps(value)
+    assert blob.size_bytes == len(blob.join())
+
+
+def test_joining_a_single_part_copies_nothing() -> None:
+    blob = serde.dumps(5)
+    assert blob.join() is blob.parts[0]
+
+
+def test_joining_gives_bytes_also_from_a_single_view() -> None:
+    assert serde.Blob([memoryview(b"abc")]).join() == b"abc"
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        bytes,
+        bytearray,
+        memoryview,
+        lambda data: memoryview(data).cast("b"),
+        lambda data: memoryview(bytearray(data) + bytearray(-len(data) % 8)).cast("Q"),
+    ],
+    ids=["bytes", "bytearray", "view", "signed view", "words with padding"],
+)
+def test_values_are_read_from_any_contiguous_buffer(wrap: Callable[[bytes], serde.Buffer]) -> None:
+    assert serde.loads(wrap(serde.dumps({"a": [1, 2]}).join())) == {"a": [1, 2]}
+
+
+# ── what is not a value ────────────────────────────────────────────────────────────────────────────────────────
+
+DATA = serde.dumps([np.arange(50), "text", np.ones(3)]).join()
+
+
+@pytest.mark.parametrize("length", range(0, len(DATA), 7))
+def test_truncated_bytes_are_refused(length: int) -> None:
+    with pytest.raises(SerializationError, match="is not whole"):
+        serde.loads(DATA[:length])
+
+
+def test_one_byte_less_is_refused() -> None:
+    with pytest.raises(SerializationError, match="is not whole"):
+        serde.loads(DATA[:-1])
+
+
+def test_bytes_after_the_end_do_not_matter() -> None:
+    assert serde.loads(DATA + b"padding")[1] == "text"
+
+
+def test_another_format_is_named() -> None:
+    with pytest.raises(SerializationError, match=r"has the format 9, and this version of Augury reads 1"):
+        serde.loads(b"\x09" + DATA[1:])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+def test_garbage_is_refused(data: bytes) -> None:
+    with pytest.raises(SerializationError):
+        serde.loads(data)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+def test_garbage_with_the_right_version_is_refused(data: bytes) -> None:
+    with pytest.raises(SerializationError):
+        serde.loads(b"\x01" + data)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_changed_byte_of_header_and_pickle_is_refused(data: st.DataObject) -> None:
+    whole = serde.dumps(["some", {"value": 7}]).join()
+    position = data.draw(st.sampled_from([0, *range(4, len(whole))]))  # 1 to 3 are padding
+    byte = data.draw(st.integers(0, 255).filter(lambda byte: byte != whole[position]))
+    with pytest.raises(SerializationError):
+        serde.loads(whole[:position] + bytes([byte]) + whole[position + 1 :])
+
+
+def test_impossible_lengths_are_refused_before_anything_is_reserved() -> None:
+    checked = struct.pack("<IQ", 2**32 - 1, 2**64 - 1)
+    with pytest.raises(SerializationError, match="is not whole"):
+        serde.loads(struct.pack("<B3xI", 1, zlib.crc32(checked)) + checked)
+
+
+def test_bytes_with_gaps_are_refused() -> None:
+    with pytest.raises(SerializationError, match="contiguous"):
+        serde.loads(memoryview(DATA * 2)[::2])
+
+
+class Stubborn:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _refuse, ()
+
+
+def _refuse() -> None:
+    raise LookupError("no")
+
+
+def test_what_unpickling_raises_passes_through() -> None:
+    data = serde.dumps(Stubborn()).join()
+    with pytest.raises(LookupError, match="no"):
+        serde.loads(data)
+
+
+# ── modules by value ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def module() -> Any:
+    module = ModuleType("augury_test_module")
+    sys.modules[module.__name__] = module
+    exec("class Thing:\n    made = 0\n\ndef give():\n    return Thing()\n", vars(module))
+    yield module
+    del sys.modules[module.__name__]
+
+
+def travels_by_value(module: Any) -> bool:
+    return b"give" in serde.dumps(module.give).join() and b"Thing" in serde.dumps(module.give).join()
+
+
+def test_modules_travel_by_value_while_it_is_open(module: Any) -> None:
+    assert not travels_by_value(module)
+    with serde.modules_by_value([module]):
+        assert travels_by_value(module)
+    assert not travels_by_value(module)
+
+
+def test_modules_travel_by_value_until_the_last_user_is_done(module: Any) -> None:
+    first, second = serde.modules_by_value([module]), serde.modules_by_value([module])
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert travels_by_value(module)
+    second.__exit__(None, None, None)
+    assert not travels_by_value(module)
+
+
+def test_modules_go_back_to_travel_by_name_after_an_error(module: Any) -> None:
+    with pytest.raises(LookupError), serde.modules_by_value([module]):
+        raise LookupError
+    assert not travels_by_value(module)
+
+
+def test_what_the_user_registered_stays_registered(module: Any) -> None:
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        with serde.modules_by_value([module]):
+            pass
+        assert travels_by_value(module)
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+ELSEWHERE = """
+import sys
+from augury import serde
+give = serde.loads(open(sys.argv[1], "rb").read())
+thing = give()
+type(thing).made = 99
+open(sys.argv[1], "wb").write(serde.dumps(thing).join())
+"""
+
+
+def test_an_object_made_elsewhere_is_an_instance_of_the_class_here_and_leaves_it_alone(
+    module: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "value"
+    with serde.modules_by_value([module]):
+        file.write_bytes(serde.dumps(module.give).join())
+    subprocess.run([sys.executable, "-c", textwrap.dedent(ELSEWHERE), str(file)], check=True)
+    assert isinstance(serde.loads(file.read_bytes()), module.Thing)
+    assert module.Thing.made == 0
