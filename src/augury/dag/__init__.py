@@ -1,0 +1,1 @@
+"""Workflows as data: tasks, the references between them, and the immutable graph behind a run."""

@@ -1,0 +1,177 @@
+"""How functions and classes reach a worker: by name or by value.
+
+By name is smaller, and the worker imports what the client did; it needs a module that both can find. Where
+workers share the client's files that is every importable module; where they do not, it is the installed
+packages, and everything that the user wrote travels by value.
+"""
+
+import importlib
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from augury import serde
+from augury.dag.task import Function
+from augury.errors import DefinitionError, SerializationError
+
+
+class FunctionByName(NamedTuple):
+    """A function that the worker imports from a module it shares with the client.
+
+    Attributes:
+        module: The module's name.
+        qualname: The name inside it, with dots.
+        decorated: Whether that is bound to an object that holds the function as its `fn`.
+    """
+
+    module: str
+    qualname: str
+    decorated: bool
+
+    def load(self) -> Callable[..., Any]:
+        """Import it."""
+        found: Any = importlib.import_module(self.module)
+        for name in self.qualname.split("."):
+            found = getattr(found, name)
+        return found.fn if self.decorated else found  # type: ignore[no-any-return]
+
+
+def encode_function(function: Function, *, shared_files: bool) -> bytes:
+    """A function as bytes.
+
+    Raises:
+        SerializationError: It refers to something that cannot be pickled.
+    """
+    try:
+        return serde.dumps(_by_name(function, shared_files) or function.fn).join()
+    except DefinitionError as error:
+        raise SerializationError(f"the function {function.name}: {error}") from error
+    except Exception as error:
+        raise SerializationError(
+            f"the function {function.name} cannot be pickled ({error}); it refers to something that cannot travel, "
+            "such as an open file, a lock or a connection: make that inside the task"
+        ) from error
+
+
+def load_function(data: bytes) -> Callable[..., Any]:
+    """The function that `encode_function` made bytes of; raises whatever its loading raises."""
+    loaded = serde.loads(data)
+    return loaded.load() if isinstance(loaded, FunctionByName) else loaded
+
+
+def _by_name(function: Function, shared_files: bool) -> FunctionByName | None:
+    """How a worker imports a function, if it can be imported there."""
+    fn = function.fn
+    module_name = getattr(fn, "__module__", None)
+    qualname = getattr(fn, "__qualname__", None)
+    if not isinstance(module_name, str) or not isinstance(qualname, str):
+        return None
+    module = sys.modules.get(module_name)
+    if module is None or "<" in qualname or not is_importable(module) or not (shared_files or not is_own(module)):
+        return None
+    found: Any = module
+    for name in qualname.split("."):
+        found = getattr(found, name, None)
+    if found is fn:
+        return FunctionByName(module_name, qualname, decorated=False)
+    if found is not None and (found is function.handle or getattr(found, "fn", None) is fn):
+        return FunctionByName(module_name, qualname, decorated=True)
+    return None
+
+
+def modules_to_send(*, shared_files: bool) -> list[ModuleType]:
+    """The loaded modules whose functions and classes must travel by value."""
+    own = own_modules()
+    return [module for module in own if not is_importable(module)] if shared_files else own
+
+
+def own_modules() -> list[ModuleType]:
+    """The loaded modules that the user wrote: neither the standard library nor installed packages, nor Augury.
+
+    `__main__` is not among them, because it travels by value anyway.
+    """
+    return [module for name, module in list(sys.modules.items()) if name == _name(module) and is_own(module)]
+
+
+def is_own(module: ModuleType) -> bool:
+    """Whether the user wrote a module."""
+    name = _name(module)
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str) or name == "__main__" or name.partition(".")[0] == "augury":
+        return False
+    return not _is_installed(file)
+
+
+def _name(module: object) -> str:
+    name = getattr(module, "__name__", "") if isinstance(module, ModuleType) else ""
+    return name if isinstance(name, str) else ""
+
+
+@lru_cache(maxsize=16_384)
+def _is_installed(file: str) -> bool:
+    folders = _installed_folders()
+    return file.startswith(folders) or os.path.realpath(file).startswith(folders)
+
+
+@lru_cache(maxsize=1)
+def _installed_folders() -> tuple[str, ...]:
+    """Where installed modules are, each with a separator at its end."""
+    paths = sysconfig.get_paths()
+    places = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    sites = {*site.getsitepackages(), site.getusersitepackages(), paths["purelib"], paths["platlib"]}
+    places |= sites
+    for folder in sites:
+        places.update(_editable_folders(Path(folder)))
+    places |= {os.path.realpath(place) for place in places}
+    return tuple(place.rstrip(os.sep) + os.sep for place in places)
+
+
+def _editable_folders(site_folder: Path) -> Iterator[str]:
+    """Where packages are that were installed in place: a `.pth` file names the folder, or a finder maps names."""
+    for file in sorted(site_folder.glob("*.pth")):
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.strip() and not line.startswith(("#", "import ", "import\t")):
+                yield os.path.join(site_folder, line.strip())
+    for name, module in list(sys.modules.items()):
+        mapping = getattr(module, "MAPPING", None) if name.startswith("__editable__") else None
+        if isinstance(mapping, dict):
+            yield from (str(place) for place in mapping.values())
+
+
+def is_importable(module: ModuleType) -> bool:
+    """Whether another process with the same search path finds this very file under the module's name."""
+    name = _name(module)
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str) or getattr(module, "__spec__", None) is None or name == "__main__":
+        return False
+    return _finds(name, file, tuple(sys.path))
+
+
+@lru_cache(maxsize=16_384)
+def _finds(name: str, file: str, search_path: tuple[str, ...]) -> bool:
+    found: ModuleSpec | None = None
+    folders: Sequence[str] | None = None
+    parts = name.split(".")
+    for depth in range(1, len(parts) + 1):
+        found = _find_spec(".".join(parts[:depth]), folders)
+        if found is None:
+            return False
+        folders = found.submodule_search_locations
+    return found is not None and found.origin is not None and os.path.realpath(found.origin) == os.path.realpath(file)
+
+
+def _find_spec(name: str, folders: Sequence[str] | None) -> ModuleSpec | None:
+    """Search as an `import` would, but without regard to what is loaded already."""
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        found = find(name, folders, None) if find else None
+        if isinstance(found, ModuleSpec):
+            return found
+    return None
