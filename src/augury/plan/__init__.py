@@ -1,0 +1,1 @@
+"""Planning: which worker runs which task, with what; pure, no I/O."""
