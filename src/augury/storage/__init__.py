@@ -1,0 +1,1 @@
+"""Shared storage: coordination of workers, and objects."""

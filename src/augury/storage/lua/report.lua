@@ -1,0 +1,156 @@
+-- ARGV[3]: msgpack of {published, completions, names to claim, ran}. ARGV[4]: the event for the client when the
+-- last sink is complete. ARGV[5] and on: small outputs; the report has their places, from 1.
+-- Returns {status, ready, started (name, attempt, …), store_first, live}; only {status} if nothing was applied.
+--
+-- Structs are arrays, their fields in the order of the classes in `protocols.py`:
+-- published {task, size, inline}, completion {task, size, inline, held, keep, sink, consumers},
+-- consumer {task, needs, worker}.
+if not status then
+  return { 'gone' }
+end
+local earlier = answered()
+if earlier then
+  return earlier
+end
+if status ~= 'running' then
+  return { status }
+end
+
+local report = cmsgpack.unpack(ARGV[3])
+local ready, started, store_first = {}, {}, {}
+local planned = {} -- consumers with a worker that became ready, in order
+local inputs = {} -- such a consumer → the inline outputs of this report that it takes
+local mine = {} -- set of `ready`
+
+local function inline_of(output)
+  return output[3] and ARGV[4 + output[3]]
+end
+
+-- The first output wins.
+local function store(output)
+  local task, value = output[1], string.format('%d', output[2])
+  local inline = inline_of(output)
+  if inline then
+    value = value .. ':' .. inline
+  end
+  if change('HSETNX', OUTPUTS, task, value) == 1 and not inline then
+    change('SADD', LARGE, task)
+  end
+end
+
+-- Counts a completion; false if it was counted before.
+local function complete(completion)
+  if change('SETBIT', DONE, completion[1], 1) == 1 then
+    return false
+  end
+  for _, consumer in ipairs(completion[7]) do
+    local task, worker = consumer[1], consumer[3]
+    if change('HINCRBY', COUNTS, task, 1) == consumer[2] then
+      if worker == '' then
+        table.insert(ready, task)
+        mine[task] = true
+      else
+        table.insert(planned, consumer)
+        inputs[task] = {}
+      end
+    end
+  end
+  if completion[6] and call('HINCRBY', META, 'sinks', -1) == 0 then
+    status = 'succeeded'
+  end
+  return true
+end
+
+-- Whether a held output may stay in the reporter's memory: nobody else will ask for it.
+local function may_be_held(completion)
+  if completion[5] or completion[6] then
+    return false
+  end
+  for _, consumer in ipairs(completion[7]) do
+    if consumer[3] ~= '' or tonumber(call('HGET', COUNTS, consumer[1]) or 0) + 1 ~= consumer[2] then
+      return false
+    end
+  end
+  return true
+end
+
+-- Whether nobody but the reporter needs an inline output.
+local function is_mine(completion)
+  if completion[5] or completion[6] or #completion[7] == 0 then
+    return false
+  end
+  for _, consumer in ipairs(completion[7]) do
+    if not mine[consumer[1]] then
+      return false
+    end
+  end
+  return true
+end
+
+for _, output in ipairs(report[1]) do
+  store(output)
+end
+
+local counted, refused = {}, {}
+for _, completion in ipairs(report[2]) do
+  if not completion[4] and complete(completion) then
+    table.insert(counted, completion)
+  end
+end
+for _, completion in ipairs(report[2]) do
+  local task = completion[1]
+  if completion[4] and not refused[task] and call('GETBIT', DONE, task) == 0 then
+    if may_be_held(completion) then
+      complete(completion)
+    else
+      refused[task] = true
+      table.insert(store_first, task)
+    end
+  end
+end
+
+-- Only now is it known which consumers this report made ready.
+for _, completion in ipairs(counted) do
+  if not (completion[3] and is_mine(completion)) then
+    store(completion)
+  end
+  if completion[3] then
+    for _, consumer in ipairs(completion[7]) do
+      if inputs[consumer[1]] then
+        table.insert(inputs[consumer[1]], completion)
+      end
+    end
+  end
+end
+
+for _, consumer in ipairs(planned) do
+  local task, worker = consumer[1], consumer[3]
+  -- One field for all inputs: a command has room for few thousand arguments, a task for more inputs.
+  local index, data = {}, {}
+  for _, input in ipairs(inputs[task]) do
+    local inline = inline_of(input)
+    table.insert(index, string.format('%d %d', input[1], #inline))
+    table.insert(data, inline)
+  end
+  append(worker, 't', task, 'i', table.concat(index, ' '), 'd', table.concat(data))
+  local current = attempt_of(worker)
+  if current <= 0 then
+    table.insert(started, worker)
+    table.insert(started, claim(worker, current))
+  end
+end
+
+if status == 'succeeded' then
+  append('client', 'e', ARGV[4])
+else
+  for _, worker in ipairs(report[3]) do
+    if attempt_of(worker) == 0 then
+      table.insert(started, worker)
+      table.insert(started, claim(worker, 0))
+    end
+  end
+end
+if report[4] > 0 then
+  call('HINCRBY', META, 'ran', report[4])
+end
+return answer({ status, ready, started, store_first, live() }, 'status', status, 'invocations', invocations)

@@ -1,0 +1,425 @@
+"""What the rest relies on: the two halves of shared storage, as protocols and values.
+
+`Coordination` is one run's shared state: completions, counters, inboxes, claims. `Objects` holds large
+values. Each has an implementation in Redis (or shared memory) and one in memory, and one conformance
+suite over both.
+
+Guarantees of `Coordination`, whoever implements it:
+
+1. *Completion is idempotent.* A task's completion counts once, however often it is reported; the first
+   output wins.
+2. *Exactly one* caller learns that a flexible task became ready, and exactly one gets the right to start a
+   worker.
+3. *No wake-up is lost.* Events stay in an inbox until the run is removed; readers hold a cursor.
+4. *One round trip* reports any number of completions with everything that follows from them.
+5. After a run was removed nothing brings its keys back: late calls get `Status.GONE` and leave no trace.
+6. Every key expires `ttl_s` after the last change of it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from augury.config import Resources
+from augury.serde import Blob, Buffer
+
+
+class Status(StrEnum):
+    """Where a run stands."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    GONE = "gone"
+    """The storage does not know the run: removed, expired, or never there."""
+
+
+class Consumer(msgspec.Struct, frozen=True, array_like=True):
+    """A task that takes an output, and what must be counted for it.
+
+    Attributes:
+        task: The consumer.
+        needs: How many completions make it ready: of all its inputs if it is flexible, of those that come
+            from other workers if it has a worker.
+        worker: The name of the worker that must run it; empty if it is flexible.
+    """
+
+    task: int
+    needs: int
+    worker: str = ""
+
+
+class Completion(msgspec.Struct, frozen=True, array_like=True):
+    """One finished task.
+
+    Attributes:
+        task: Which.
+        size_bytes: The size of its output.
+        inline: The output itself, if it is small. Stored with the completion, unless nobody else needs it:
+            that is, unless `keep` is false, it has consumers and this very report makes all of them ready
+            for the reporter.
+        held: The output is large and only in the reporter's memory. Such a completion counts only if it
+            makes each of its consumers ready for the reporter (none of them has a worker); else it
+            is refused as a whole, and its task listed in `Outcome.store_first`.
+        keep: The output must be in storage whatever the counters say.
+        sink: The user asked for this output.
+        consumers: Whom to count for. Empty: nobody outside the reporter.
+    """
+
+    task: int
+    size_bytes: int = 0
+    inline: bytes | None = None
+    held: bool = False
+    keep: bool = False
+    sink: bool = False
+    consumers: tuple[Consumer, ...] = ()
+
+
+class Published(msgspec.Struct, frozen=True, array_like=True):
+    """The output of a task whose completion was counted before: now others need it. `inline` or an object."""
+
+    task: int
+    size_bytes: int
+    inline: bytes | None = None
+
+
+class Claim(msgspec.Struct, frozen=True, array_like=True):
+    """A worker to be started.
+
+    Attributes:
+        worker: Its name.
+        tasks: For a flexible worker the tasks it starts with; for a planned one empty: the plan says.
+        resources: What it must have.
+        attempt: Which start of this worker it is; the storage gives it. 1 in a request.
+    """
+
+    worker: str
+    tasks: tuple[int, ...]
+    resources: Resources
+    attempt: int = 1
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True):
+    """Everything that a worker has to say in one round trip; applied atomically, in this order.
+
+    Attributes:
+        published: Outputs stored after their completion.
+        completions: Finished tasks, in order.
+        claims: Flexible workers that the reporter wants to start.
+        ran: How many tasks ran since the last report; for progress.
+    """
+
+    worker: str
+    published: tuple[Published, ...] = ()
+    completions: tuple[Completion, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    ran: int = 0
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """What a report led to, for the reporter alone.
+
+    Attributes:
+        status: Where the run stands now. Unless it is RUNNING or SUCCEEDED, nothing was applied.
+        ready: Flexible tasks that became ready: the reporter's to run or to hand on.
+        started: Workers that the reporter has the right, and the duty, to start; the name and attempt.
+        store_first: Tasks whose held output must be stored before their completion counts.
+        live: Invocations of the run that are claimed and have not left, after this report.
+    """
+
+    status: Status
+    ready: tuple[int, ...] = ()
+    started: tuple[tuple[str, int], ...] = ()
+    store_first: tuple[int, ...] = ()
+    live: int = 0
+
+
+class Joined(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker learns when it starts.
+
+    Attributes:
+        status: Where the run stands. GONE too if a later attempt of this worker was started: end at once.
+        done: The tasks whose completion was counted.
+        live: Invocations of the run that are claimed and have not left, this one included.
+    """
+
+    status: Status
+    done: frozenset[int] = frozenset()
+    live: int = 0
+
+
+class WorkerSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker tells of itself when it ends: one invocation.
+
+    Attributes:
+        worker: Its name; `attempt`: which start of it.
+        cold: Whether the platform had to start a new environment.
+        duration_s: From its first instruction to its end.
+        memory_mb: What it had.
+        tasks: How many tasks it ran.
+        stored_bytes: How much it wrote, small outputs included; `fetched_bytes`: how much it read.
+        suspended: Whether it gave its slot up and will be started again.
+    """
+
+    worker: str
+    attempt: int
+    cold: bool
+    duration_s: float
+    memory_mb: int
+    tasks: int
+    stored_bytes: int = 0
+    fetched_bytes: int = 0
+    suspended: bool = False
+
+
+class Event(msgspec.Struct, frozen=True, tag=True):
+    """Something in an inbox."""
+
+
+class TaskReady(Event, frozen=True):
+    """A planned task has all inputs that come from other workers.
+
+    Attributes:
+        task: The task.
+        outputs: Small inputs of it that were part of the report that made it ready.
+    """
+
+    task: int
+    outputs: dict[int, bytes] = {}
+
+
+class Stop(Event, frozen=True):
+    """The run is over: end without finishing anything."""
+
+    status: Status
+
+
+class RunEnded(Event, frozen=True):
+    """For the client: the run is over. `failure` is what `Coordination.fail` was given."""
+
+    status: Status
+    failure: bytes = b""
+
+
+class Printed(Event, frozen=True):
+    """For the client: a task wrote to its standard output or error."""
+
+    task: int
+    stream: str
+    text: str
+
+
+class WorkerLeft(Event, frozen=True):
+    """For the client: an invocation has ended."""
+
+    summary: WorkerSummary
+
+
+CLIENT = "client"
+"""The name of the client's inbox."""
+
+
+class Stored(msgspec.Struct, frozen=True, array_like=True):
+    """An output in storage: its bytes if it is small, else None and it is an object."""
+
+    size_bytes: int
+    inline: bytes | None = None
+
+
+class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client uploads: everything that a worker needs to know of a run but its objects.
+
+    Attributes:
+        name: The workflow's name.
+        graph: The encoded graph.
+        program: The encoded functions and calls.
+        plan: The encoded plan.
+        concurrency: How many workers the platform runs at once.
+        inline_bytes: Up to which size outputs ride inside reports.
+        sys_path: Folders to import the user's modules from, where workers share the client's files.
+        start_s: How long a worker may be starting before those that wait give their slots up.
+        object_dir: Where large objects of this run are, as in `StorageConfig`; the client decides, since it
+            may be on another machine than the workers.
+    """
+
+    name: str
+    graph: bytes
+    program: bytes
+    plan: bytes
+    concurrency: int
+    inline_bytes: int
+    sys_path: tuple[str, ...] = ()
+    start_s: float = 1.0
+    object_dir: str = ""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a run is.
+
+    Attributes:
+        ran: Tasks that ran so far.
+        invocations: Claims so far; a worker that was started twice counts twice.
+        starting: Workers that are claimed and have not joined yet.
+    """
+
+    ran: int
+    invocations: int
+    starting: int
+
+
+class Coordination(Protocol):
+    """One run's shared state. Calls block; they may come from several threads.
+
+    Raises:
+        StorageError: The storage cannot be reached or refuses; names the address and what to do.
+    """
+
+    def create(self, spec: RunSpec, sinks: Sequence[int], claims: Sequence[Claim]) -> None:
+        """Begin a run: RUNNING, with these workers claimed for the caller to start."""
+        ...
+
+    def spec(self) -> RunSpec | None:
+        """What `create` was given, or None if the run is gone."""
+        ...
+
+    def join(self, worker: str, attempt: int) -> Joined:
+        """A worker has started. It no longer counts as starting."""
+        ...
+
+    def report(self, report: Report) -> Outcome:
+        """Count completions, store small outputs, wake and claim workers: one atomic round trip.
+
+        For a consumer with a worker: when it has what it needs, a `TaskReady` goes to that worker's inbox,
+        and if the worker was never started or is suspended it is claimed (attempt + 1) for the reporter.
+        When the last sink is complete the run becomes SUCCEEDED and `RunEnded` goes to the client.
+        """
+        ...
+
+    def outputs(self, tasks: Sequence[int]) -> dict[int, Stored]:
+        """The stored outputs among these tasks."""
+        ...
+
+    def read(self, inbox: str, cursor: str, timeout_s: float) -> tuple[str, list[Event]]:
+        """The events after a cursor ("0" is the start) and the new cursor; waits for one if there is none.
+
+        A `timeout_s` of 0 does not wait. In the inbox of a run that is gone there is one `Stop(GONE)`.
+        """
+        ...
+
+    def post(self, inbox: str, events: Sequence[Event]) -> None:
+        """Append events to an inbox, if the run exists."""
+        ...
+
+    def suspend(self, worker: str, attempt: int, cursor: str, grace_s: float) -> bool:
+        """Give a slot up, if some worker has been starting for `grace_s` and no event is after the cursor.
+
+        True: the worker is suspended, must end, and will be claimed again when a task of it becomes ready.
+        """
+        ...
+
+    def fail(self, status: Status, failure: bytes) -> bool:
+        """End a RUNNING run as FAILED or CANCELLED: `RunEnded` to the client, `Stop` to every worker claimed.
+
+        True for the one call that ended it.
+        """
+        ...
+
+    def leave(self, summary: WorkerSummary) -> None:
+        """An invocation has ended: a `WorkerLeft` goes to the client, also after the run is over."""
+        ...
+
+    def progress(self) -> Progress:
+        """How far the run is."""
+        ...
+
+    def status(self) -> Status:
+        """Where the run stands."""
+        ...
+
+    def objects_stored(self) -> list[int]:
+        """The tasks whose outputs are objects, not inline."""
+        ...
+
+    def prune(self) -> None:
+        """Delete what nobody needs once the run is over.
+
+        The status, the progress, the sinks' outputs and the client's inbox stay.
+        """
+        ...
+
+    def remove(self) -> None:
+        """Delete every key of the run but its objects. The run is GONE from now on."""
+        ...
+
+
+class Objects(Protocol):
+    """Large values of a run: outputs of tasks by id, constants by index.
+
+    A key is a short string such as `o17` or `c0`. Writing a key again is allowed (a repeated task) and
+    leaves a complete value, the first or the second: readers never see a mix.
+    """
+
+    def create(self) -> None:
+        """Make room for the run; `put` fails before, and after `remove`."""
+        ...
+
+    def put(self, key: str, blob: Blob) -> None:
+        """Store a value.
+
+        Raises:
+            ObjectTooLarge: The store cannot hold a value of this size.
+            StorageError: The store is full or does not answer, or the run is gone.
+        """
+        ...
+
+    def get(self, keys: Sequence[str]) -> dict[str, Buffer]:
+        """Values by key; keys that are not there are left out. Buffers may be mapped, and are read-only."""
+        ...
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Forget values; keys that are not there do not matter. What was read before stays readable."""
+        ...
+
+    def remove(self) -> None:
+        """Forget everything of the run."""
+        ...
+
+
+class Storage(Protocol):
+    """An open connection to shared storage, from which runs are reached. Thread-safe."""
+
+    def coordination(self, run_id: str) -> Coordination:
+        """The shared state of a run, whether or not it exists."""
+        ...
+
+    def objects(self, run_id: str) -> Objects:
+        """The large values of a run."""
+        ...
+
+    def ping(self) -> None:
+        """Check that the storage answers and lets us in.
+
+        Raises:
+            StorageError: Says what is wrong: address, password, or server.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close connections."""
+        ...
+
+
+def output_key(task: int) -> str:
+    """The object key of a task's output."""
+    return f"o{task}"
+
+
+def constant_key(index: int) -> str:
+    """The object key of a constant."""
+    return f"c{index}"
+
+
+Outputs = Mapping[int, Stored]

@@ -1,0 +1,330 @@
+"""Shared storage in Redis. Keys are in `keys.py`; what happens atomically is in the scripts of `lua/`."""
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from augury.config import StorageConfig, public_address
+from augury.errors import ObjectTooLarge, StorageError
+from augury.serde import Blob, Buffer
+from augury.storage.keys import PING, RunKeys, object_key
+from augury.storage.protocols import (
+    Claim,
+    Event,
+    Joined,
+    Objects,
+    Outcome,
+    Printed,
+    Progress,
+    Report,
+    RunEnded,
+    RunSpec,
+    Status,
+    Stop,
+    Stored,
+    TaskReady,
+    WorkerLeft,
+    WorkerSummary,
+)
+from augury.storage.redis_client import Argument, Caller, Callers, RedisClient
+from augury.storage.shm import SharedMemoryObjects
+
+_LARGEST_OBJECT_BYTES = 511 * 1024**2
+"""Redis takes values up to 512 MiB; a little is left for what else is in the command."""
+
+_MAX_EVENTS = 1000
+"""How many events one read returns at most."""
+
+_MAX_FIELDS = 1000
+"""How many outputs or objects one command asks for at most."""
+
+_SLICE_S = 1.0
+"""How long a read waits before it looks whether the run still exists."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_event = msgspec.msgpack.Decoder(TaskReady | Stop | RunEnded | Printed | WorkerLeft).decode
+_decode_spec = msgspec.msgpack.Decoder(RunSpec).decode
+_SUCCEEDED = _encode(RunEnded(Status.SUCCEEDED))
+_NOBODY = Caller(b"", 0)
+_BITS = tuple(tuple(bit for bit in range(8) if byte & (128 >> bit)) for byte in range(256))
+
+
+class RedisStorage:
+    """An open connection to Redis, and to shared memory if the configuration names a folder.
+
+    Connects when first used. Thread-safe; a process that forks opens another one after the fork.
+    """
+
+    def __init__(self, config: StorageConfig) -> None:
+        self._config = config
+        self._client = RedisClient(config.redis)
+
+    def coordination(self, run_id: str) -> "RedisCoordination":
+        """The shared state of a run, whether or not it exists."""
+        return RedisCoordination(self._client, run_id, self._config.ttl_s)
+
+    def objects(self, run_id: str) -> Objects:
+        """The large values of a run."""
+        if self._config.object_dir:
+            return SharedMemoryObjects(Path(self._config.object_dir), run_id)
+        return RedisObjects(self._client, run_id, self._config.ttl_s)
+
+    def ping(self) -> None:
+        """Check that Redis answers, lets us in, and can be written to."""
+        self._client.pipeline([("SET", PING, b"", "EX", 1), ("UNLINK", PING)])
+
+    def close(self) -> None:
+        """Close connections."""
+        self._client.close()
+
+
+class RedisCoordination:
+    """One run's shared state: each change is one script, and one round trip."""
+
+    def __init__(self, client: RedisClient, run_id: str, ttl_s: int) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._ttl_s = ttl_s
+        self._keys = RunKeys.of(run_id)
+        self._callers = Callers()
+
+    def create(self, spec: RunSpec, sinks: Sequence[int], claims: Sequence[Claim]) -> None:
+        """Begin a run: RUNNING, with these workers claimed for the caller to start."""
+        request = (self._ttl_s, tuple(sinks), tuple(claim.worker for claim in claims))
+        if self._once("create", [], [_encode(spec), _encode(request)]) == 0:
+            raise StorageError(f"run {self._run_id} exists already in Redis at {public_address(self._client.url)}")
+
+    def spec(self) -> RunSpec | None:
+        """What `create` was given, or None if the run is gone."""
+        data = self._client.command("GET", self._keys.spec)
+        return None if data is None else _decode_spec(data)
+
+    def join(self, worker: str, attempt: int) -> Joined:
+        """A worker has started. It no longer counts as starting."""
+        status, done, live = self._script("join", [worker], [worker, attempt])
+        return Joined(Status(status.decode()), _bits(done), live)
+
+    def report(self, report: Report) -> Outcome:
+        """Count completions, store small outputs, wake and claim workers: one atomic round trip."""
+        inboxes = {
+            consumer.worker for completion in report.completions for consumer in completion.consumers if consumer.worker
+        }
+        return _outcome(self._once("report", inboxes, _report_arguments(report)))
+
+    def outputs(self, tasks: Sequence[int]) -> dict[int, Stored]:
+        """The stored outputs among these tasks."""
+        found = {}
+        for start in range(0, len(tasks), _MAX_FIELDS):
+            asked = tasks[start : start + _MAX_FIELDS]
+            values = self._client.command("HMGET", self._keys.outputs, *asked)
+            found.update({task: _stored(value) for task, value in zip(asked, values, strict=True) if value is not None})
+        return found
+
+    def read(self, inbox: str, cursor: str, timeout_s: float) -> tuple[str, list[Event]]:
+        """The events after a cursor ("0" is the start) and the new cursor; waits for one if there is none."""
+        deadline_s = time.monotonic() + timeout_s
+        key = self._keys.inbox(inbox)
+        wanted = ("COUNT", _MAX_EVENTS)
+        while True:
+            found, exists = self._client.pipeline(
+                [("XREAD", *wanted, "STREAMS", key, cursor), ("EXISTS", self._keys.meta)]
+            )
+            if not exists:
+                return cursor, [Stop(Status.GONE)]
+            remaining_s = deadline_s - time.monotonic()
+            if not found and remaining_s > 0:
+                # In slices: nothing wakes those who wait for the inbox of a run that was removed.
+                wait_ms = max(1, round(min(remaining_s, _SLICE_S) * 1000))
+                found = self._client.command("XREAD", *wanted, "BLOCK", wait_ms, "STREAMS", key, cursor)
+            if found:
+                entries = found[0][1]
+                return entries[-1][0].decode(), [_event(fields) for _, fields in entries]
+            if remaining_s <= 0:
+                return cursor, []
+
+    def post(self, inbox: str, events: Sequence[Event]) -> None:
+        """Append events to an inbox, if the run exists."""
+        if events:
+            self._once("post", [inbox], [inbox, *map(_encode, events)])
+
+    def suspend(self, worker: str, attempt: int, cursor: str, grace_s: float) -> bool:
+        """Give a slot up, if some worker has been starting for `grace_s` and no event is after the cursor."""
+        return bool(self._script("suspend", [worker], [worker, attempt, cursor, grace_s]))
+
+    def fail(self, status: Status, failure: bytes) -> bool:
+        """End a RUNNING run as FAILED or CANCELLED; True for the one call that ended it."""
+        if status not in (Status.FAILED, Status.CANCELLED):
+            raise ValueError(f"a run fails as FAILED or CANCELLED, not {status.name}")
+        events = [_encode(RunEnded(status, failure)), _encode(Stop(status))]
+        return bool(self._once("fail", [], [status.value, *events]))
+
+    def leave(self, summary: WorkerSummary) -> None:
+        """An invocation has ended: a `WorkerLeft` goes to the client, also after the run is over."""
+        self._once("leave", [], [summary.worker, summary.attempt, _encode(WorkerLeft(summary))])
+
+    def progress(self) -> Progress:
+        """How far the run is."""
+        counts, starting = self._client.pipeline(
+            [("HMGET", self._keys.meta, "ran", "invocations"), ("ZCARD", self._keys.starting)]
+        )
+        ran, invocations = (int(count or 0) for count in counts)
+        return Progress(ran=ran, invocations=invocations, starting=starting)
+
+    def status(self) -> Status:
+        """Where the run stands."""
+        status = self._client.command("HGET", self._keys.meta, "status")
+        return Status.GONE if status is None else Status(status.decode())
+
+    def objects_stored(self) -> list[int]:
+        """The tasks whose outputs are objects, not inline."""
+        return sorted(map(int, self._client.command("SMEMBERS", self._keys.large)))
+
+    def prune(self) -> None:
+        """Delete what nobody needs once the run is over; while it runs, nothing."""
+        self._script("prune", [], [])
+
+    def remove(self) -> None:
+        """Delete every key of the run but its objects. The run is GONE from now on."""
+        self._script("remove", [], [])
+
+    def _script(self, name: str, inboxes: Iterable[str], arguments: Sequence[Argument]) -> Any:
+        """Run a script that may be repeated."""
+        return self._call(name, inboxes, _NOBODY, arguments)
+
+    def _once(self, name: str, inboxes: Iterable[str], arguments: Sequence[Argument]) -> Any:
+        """Run a script that tells its reply once, and recognises a call that was sent again."""
+        with self._callers.one() as caller:
+            return self._call(name, inboxes, caller, arguments)
+
+    def _call(self, name: str, inboxes: Iterable[str], caller: Caller, arguments: Sequence[Argument]) -> Any:
+        keys = [*self._keys.shared, *map(self._keys.inbox, inboxes)]
+        return self._client.script(name, keys, [*caller, *arguments])
+
+
+class RedisObjects:
+    """Large values in Redis, one key each."""
+
+    def __init__(self, client: RedisClient, run_id: str, ttl_s: int) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._ttl_s = ttl_s
+        self._index = RunKeys.of(run_id).objects
+
+    def create(self) -> None:
+        """Make room for the run; `put` fails before, and after `remove`."""
+        self._client.pipeline([("RPUSH", self._index, b""), ("EXPIRE", self._index, self._ttl_s)])
+
+    def put(self, key: str, blob: Blob) -> None:
+        """Store a value; its parts are sent one after another, and never joined."""
+        if blob.size_bytes > _LARGEST_OBJECT_BYTES:
+            raise ObjectTooLarge(
+                f"{key} of run {self._run_id} has {blob.size_bytes / 1024**2:,.0f} MiB and Redis takes at most "
+                f"{_LARGEST_OBJECT_BYTES // 1024**2} MiB: return a smaller value, split it over several tasks, "
+                "or keep objects in shared memory or an object store"
+            )
+        place = object_key(self._run_id, key)
+        registered, _ = self._client.set_with(
+            place,
+            blob,
+            self._ttl_s,
+            [("RPUSHX", self._index, key), ("EXPIRE", self._index, self._ttl_s)],
+        )
+        if not registered:
+            self._client.command("UNLINK", place)
+            raise StorageError(
+                f"cannot store {key}: run {self._run_id} is gone from Redis at {public_address(self._client.url)}"
+            )
+
+    def get(self, keys: Sequence[str]) -> dict[str, Buffer]:
+        """Values by key; keys that are not there are left out."""
+        found: dict[str, Buffer] = {}
+        for start in range(0, len(keys), _MAX_FIELDS):
+            asked = keys[start : start + _MAX_FIELDS]
+            values = self._client.command("MGET", *(object_key(self._run_id, key) for key in asked))
+            found.update({key: value for key, value in zip(asked, values, strict=True) if value is not None})
+        return found
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Forget values; keys that are not there do not matter."""
+        places = [object_key(self._run_id, key) for key in keys]
+        for start in range(0, len(places), _MAX_FIELDS):
+            self._client.command("UNLINK", *places[start : start + _MAX_FIELDS])
+
+    def remove(self) -> None:
+        """Forget everything of the run."""
+        self._delete_listed(self._client.command("LRANGE", self._index, 0, -1))
+        # At once, so that a value stored meanwhile is either in the list or finds that there is none.
+        *_, (keys, _) = self._client.pipeline(
+            [("MULTI",), ("LRANGE", self._index, 0, -1), ("UNLINK", self._index), ("EXEC",)]
+        )
+        self._delete_listed(keys)
+
+    def _delete_listed(self, keys: Iterable[bytes]) -> None:
+        self.delete(key.decode() for key in keys if key)
+
+
+def _report_arguments(report: Report) -> list[bytes]:
+    """A report for the script: small outputs as arguments of their own, and their places in the encoded rest.
+
+    The msgpack of Redis 6 reads no binary data, and they are not copied this way.
+    """
+    inline: list[bytes] = []
+
+    def place(data: bytes | None) -> int | None:
+        if data is None:
+            return None
+        inline.append(data)
+        return len(inline)
+
+    request = (
+        [(one.task, one.size_bytes, place(one.inline)) for one in report.published],
+        [
+            (one.task, one.size_bytes, place(one.inline), one.held, one.keep, one.sink, one.consumers)
+            for one in report.completions
+        ],
+        [claim.worker for claim in report.claims],
+        report.ran,
+    )
+    return [_encode(request), _SUCCEEDED, *inline]
+
+
+def _outcome(reply: list[Any]) -> Outcome:
+    status = Status(reply[0].decode())
+    if len(reply) == 1:
+        return Outcome(status)
+    _, ready, started, store_first, live = reply
+    names = (name.decode() for name in started[::2])
+    return Outcome(
+        status=status,
+        ready=tuple(ready),
+        started=tuple(zip(names, started[1::2], strict=True)),
+        store_first=tuple(store_first),
+        live=live,
+    )
+
+
+def _stored(value: bytes) -> Stored:
+    size, separator, inline = value.partition(b":")
+    return Stored(int(size), inline if separator else None)
+
+
+def _bits(bitmap: bytes) -> frozenset[int]:
+    """The positions of the ones; Redis counts from the highest bit of the first byte."""
+    return frozenset(8 * index + bit for index, byte in enumerate(bitmap) if byte for bit in _BITS[byte])
+
+
+def _event(fields: list[bytes]) -> Event:
+    """An event that was encoded here (`e`), or a `TaskReady` that the script `report` wrote."""
+    if fields[0] == b"e":
+        event: Event = _decode_event(fields[1])
+        return event
+    _, task, _, index, _, data = fields
+    numbers = [int(number) for number in index.split()]
+    outputs, position = {}, 0
+    for source, length in zip(numbers[::2], numbers[1::2], strict=True):
+        outputs[source] = data[position : position + length]
+        position += length
+    return TaskReady(int(task), outputs)

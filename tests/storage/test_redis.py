@@ -1,0 +1,358 @@
+"""What Redis does beyond the protocol: keys, expiry, lost replies and its errors in our words."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import exceptions
+
+from augury.config import StorageConfig
+from augury.errors import ObjectTooLarge, StorageError
+from augury.serde import Blob
+from augury.storage import redis_client
+from augury.storage.opening import open_storage
+from augury.storage.protocols import (
+    CLIENT,
+    Completion,
+    Consumer,
+    Coordination,
+    Printed,
+    Published,
+    Report,
+    RunEnded,
+    Status,
+    Stop,
+    Stored,
+    WorkerLeft,
+    WorkerSummary,
+)
+from augury.storage.redis import RedisStorage
+from augury.storage.redis_client import RedisClient
+from augury.storage.redis_errors import translated
+from augury.storage.server import RedisServer
+from augury.storage.shm import SharedMemoryObjects
+from tests.storage.conftest import SPEC, claim
+
+SUMMARY = WorkerSummary(worker="w", attempt=1, cold=True, duration_s=1, memory_mb=64, tasks=1)
+
+
+@pytest.fixture
+def run(redis_storage: RedisStorage) -> Coordination:
+    run = redis_storage.coordination("run")
+    run.create(SPEC, [9], [claim("first", 0)])
+    return run
+
+
+def live_fully(run: Coordination) -> None:
+    """Make use of everything that a run has."""
+    run.join("first", 1)
+    run.report(
+        Report(
+            "first",
+            published=(Published(6, 10),),
+            completions=(
+                Completion(0, 1, b"a", consumers=(Consumer(2, 1), Consumer(3, 1, "w"))),
+                Completion(1, 99, consumers=(Consumer(4, 2),)),
+            ),
+            claims=(claim("f1", 2),),
+            ran=2,
+        )
+    )
+    run.post("stranger", [Printed(1, "stdout", "hello")])
+    run.join("w", 1)
+    run.suspend("w", 1, run.read("w", "0", 0)[0], 0)
+    run.leave(SUMMARY)
+    run.fail(Status.FAILED, b"why")
+
+
+class TestKeys:
+    def test_every_key_has_the_runs_tag_and_expires(self, run: Coordination, redis: RedisClient) -> None:
+        live_fully(run)
+        keys = redis.command("KEYS", "*")
+        assert len(keys) > 11
+        assert all(key.startswith(b"augury:{run}:") for key in keys)
+        # The run itself after its time, its parts a little later.
+        assert redis.command("TTL", "augury:{run}:meta") in (999, 1000)
+        assert [key for key in keys if not 0 < redis.command("TTL", key) <= 1000 * 17 / 16] == []
+
+    def test_no_part_expires_before_the_run(self, run: Coordination, redis: RedisClient) -> None:
+        run.report(Report("first", completions=(Completion(0, consumers=(Consumer(3, 1, "w"), Consumer(4, 2))),)))
+        keys = redis.command("KEYS", "*")
+        for key in keys:
+            redis.command("EXPIRE", key, 990)
+        run.report(Report("first", ran=1))
+        assert [key for key in keys if redis.command("TTL", key) < redis.command("TTL", "augury:{run}:meta")] == []
+
+    def test_removal_leaves_no_key(self, run: Coordination, redis: RedisClient) -> None:
+        live_fully(run)
+        run.remove()
+        assert redis.command("DBSIZE") == 0
+
+    def test_removal_after_pruning_leaves_no_key(self, run: Coordination, redis: RedisClient) -> None:
+        live_fully(run)
+        run.prune()
+        run.post("stranger", [Printed(1, "stdout", "late")])
+        run.remove()
+        assert redis.command("DBSIZE") == 0
+
+    def test_after_removal_nothing_brings_a_key_back(self, run: Coordination, redis: RedisClient) -> None:
+        run.remove()
+        live_fully(run)
+        run.prune()
+        assert redis.command("DBSIZE") == 0
+
+    def test_an_expired_run_is_gone(self, run: Coordination, redis: RedisClient) -> None:
+        redis.command("PEXPIRE", "augury:{run}:meta", 0)
+        assert run.report(Report("first", ran=1)).status is Status.GONE
+
+    def test_objects_have_no_tag_and_expire(self, redis_storage: RedisStorage, redis: RedisClient) -> None:
+        objects = redis_storage.objects("run")
+        objects.create()
+        objects.put("o1", Blob([b"x"]))
+        assert sorted(redis.command("KEYS", "*")) == [b"augury:obj:run:o1", b"augury:{run}:objects"]
+        assert all(0 < redis.command("TTL", key) <= 1000 for key in redis.command("KEYS", "*"))
+        objects.remove()
+        assert redis.command("DBSIZE") == 0
+
+    def test_a_late_object_leaves_no_key(self, redis_storage: RedisStorage, redis: RedisClient) -> None:
+        with pytest.raises(StorageError, match="gone"):
+            redis_storage.objects("run").put("o1", Blob([b"late"]))
+        assert redis.command("DBSIZE") == 0
+
+    def test_a_check_leaves_no_key(self, redis_storage: RedisStorage, redis: RedisClient) -> None:
+        redis_storage.ping()
+        assert redis.command("DBSIZE") == 0
+
+
+@pytest.fixture
+def lose_next_reply(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Break the connection after Redis has carried out the next command and before its reply is read."""
+    receive = redis_client._receive
+    losses: list[bool] = []
+
+    def receive_or_lose(connection: Any) -> Any:
+        reply = receive(connection)
+        if losses:
+            losses.pop()
+            raise exceptions.ConnectionError("Connection reset by peer")
+        return reply
+
+    monkeypatch.setattr(redis_client, "_receive", receive_or_lose)
+    return lambda: losses.append(True)
+
+
+@pytest.mark.usefixtures("run")
+class TestLostReplies:
+    def test_what_is_ready_and_may_be_started_is_still_told(
+        self, run: Coordination, redis_storage: RedisStorage, lose_next_reply: Callable[[], None]
+    ) -> None:
+        report = Report(
+            "first",
+            completions=(Completion(0, 1, b"a", consumers=(Consumer(2, 1), Consumer(3, 1, "w"))),),
+            claims=(claim("f1", 4),),
+            ran=1,
+        )
+        lose_next_reply()
+        outcome = run.report(report)
+        assert (outcome.ready, outcome.started) == ((2,), (("w", 1), ("f1", 1)))
+        assert run.progress().ran == 1
+        assert run.report(report).ready == ()
+
+    def test_the_success_is_still_told(self, run: Coordination, lose_next_reply: Callable[[], None]) -> None:
+        lose_next_reply()
+        assert run.report(Report("first", completions=(Completion(9, 1, b"r", sink=True),))).status is Status.SUCCEEDED
+
+    def test_events_are_posted_once(self, run: Coordination, lose_next_reply: Callable[[], None]) -> None:
+        lose_next_reply()
+        run.post(CLIENT, [Printed(1, "stdout", "once")])
+        lose_next_reply()
+        run.leave(SUMMARY)
+        assert run.read(CLIENT, "0", 0)[1] == [Printed(1, "stdout", "once"), WorkerLeft(SUMMARY)]
+
+    def test_who_ended_the_run_still_learns_it(self, run: Coordination, lose_next_reply: Callable[[], None]) -> None:
+        lose_next_reply()
+        assert run.fail(Status.FAILED, b"why")
+        assert run.read(CLIENT, "0", 0)[1] == [RunEnded(Status.FAILED, b"why")]
+        assert run.read("first", "0", 0)[1] == [Stop(Status.FAILED)]
+
+    def test_a_run_is_still_created(self, redis_storage: RedisStorage, lose_next_reply: Callable[[], None]) -> None:
+        lose_next_reply()
+        redis_storage.coordination("other").create(SPEC, [1], [])
+
+    def test_who_was_suspended_still_learns_it(self, run: Coordination, lose_next_reply: Callable[[], None]) -> None:
+        run.report(Report("x", claims=(claim("w", 5),)))
+        run.join("w", 1)
+        lose_next_reply()
+        assert run.suspend("w", 1, "0", 0)
+
+    def test_objects_are_all_removed(
+        self, redis_storage: RedisStorage, redis: RedisClient, lose_next_reply: Callable[[], None]
+    ) -> None:
+        objects = redis_storage.objects("other")
+        objects.create()
+        lose_next_reply()
+        objects.put("o1", Blob([b"x"]))
+        assert objects.get(["o1"]) == {"o1": b"x"}
+        objects.remove()
+        assert redis.command("KEYS", "*other*") == []
+
+    def test_a_call_that_arrives_after_a_later_one_is_not_carried_out(
+        self, run: Coordination, redis: RedisClient, redis_storage: RedisStorage
+    ) -> None:
+        sent: list[bytes] = []
+        exchange = redis_storage._client.exchange
+
+        def keep(packed: list[bytes], replies: int) -> list[Any]:
+            sent.append(packed[0])
+            return exchange(packed, replies)
+
+        redis_storage._client.exchange = keep  # type: ignore[method-assign,assignment]
+        run.post(CLIENT, [Printed(1, "stdout", "early")])
+        run.post(CLIENT, [Printed(1, "stdout", "late")])
+        early = next(packed for packed in sent if b"early" in packed)
+        redis.exchange([early], 1)
+        assert len(run.read(CLIENT, "0", 0)[1]) == 2
+
+
+def test_the_reply_to_an_interrupted_call_is_not_taken_for_that_of_the_next(
+    redis: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_connection: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(redis_client, "_receive", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            redis.command("XREAD", "BLOCK", 200, "STREAMS", "nothing", "0")
+    assert redis.command("ECHO", "hello") == b"hello"
+
+
+def test_scripts_are_sent_again_when_redis_has_forgotten_them(run: Coordination, redis: RedisClient) -> None:
+    redis.command("SCRIPT", "FLUSH")
+    assert run.report(Report("first", ran=1)).status is Status.RUNNING
+
+
+def test_large_objects_go_to_shared_memory_if_there_is_a_folder(redis_server: RedisServer, tmp_path: Path) -> None:
+    config = StorageConfig(redis=redis_server.address, object_dir=str(tmp_path))
+    assert isinstance(open_storage(config).objects("run"), SharedMemoryObjects)
+
+
+def test_an_object_beyond_the_limit_of_redis_is_refused_with_advice(
+    redis_storage: RedisStorage, redis: RedisClient
+) -> None:
+    half = memoryview(bytes(256 * 1024**2))
+    with pytest.raises(ObjectTooLarge, match=r"o7 .* 512 MiB .* at most 511 MiB: return a smaller value, split it"):
+        redis_storage.objects("run").put("o7", Blob([half, half]))
+    assert redis.command("DBSIZE") == 0
+
+
+def test_a_client_that_was_forked_makes_its_own_connections(redis_storage: RedisStorage, run: Coordination) -> None:
+    run.report(Report("first", ran=1))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if run.progress().ran == 1 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert run.progress().ran == 1
+
+
+@pytest.fixture
+def own_server(short_folder: Path) -> Iterator[Callable[..., RedisServer]]:
+    """Starts a server with options of its own."""
+    servers: list[RedisServer] = []
+
+    def start(**options: str) -> RedisServer:
+        servers.append(RedisServer(short_folder, options))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+class TestErrors:
+    @pytest.mark.parametrize("user", ["", ":wrong@", "someone:wrong@"])
+    def test_a_wrong_password(self, own_server: Callable[..., RedisServer], user: str) -> None:
+        address = own_server(requirepass="s3cret").address.replace("unix://", f"unix://{user}")
+        with pytest.raises(StorageError, match=r"Redis at unix:///.*/redis\.sock refused the password") as caught:
+            RedisStorage(StorageConfig(redis=address)).ping()
+        assert "wrong" not in str(caught.value)
+
+    def test_the_right_password(self, own_server: Callable[..., RedisServer]) -> None:
+        address = own_server(requirepass="s3cret").address.replace("unix://", "unix://:s3cret@")
+        RedisStorage(StorageConfig(redis=address)).ping()
+
+    @pytest.mark.parametrize("address", ["unix:///nowhere/redis.sock", "redis://me:s3cret@127.0.0.1:1/0"])
+    def test_an_address_where_nobody_listens(self, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(redis_client, "_PAUSES_S", ())
+        with pytest.raises(StorageError, match=r"cannot connect to Redis at .*: is it running") as caught:
+            RedisStorage(StorageConfig(redis=address)).ping()
+        assert "s3cret" not in str(caught.value)
+
+    def test_what_is_no_address(self) -> None:
+        with pytest.raises(StorageError, match=r"'host:6379' is not an address of Redis; write redis://host") as caught:
+            open_storage(StorageConfig(redis="me:s3cret@host:6379"))
+        assert "s3cret" not in str(caught.value)
+
+    def test_a_full_redis_says_so_and_applies_nothing(self, own_server: Callable[..., RedisServer]) -> None:
+        server = own_server()
+        storage = RedisStorage(StorageConfig(redis=server.address))
+        run = storage.coordination("run")
+        run.create(SPEC, [9], [])
+        objects = storage.objects("run")
+        objects.create()
+        redis = RedisClient(server.address)
+        redis.command("CONFIG", "SET", "maxmemory", 1)
+        report = Report("x", completions=(Completion(0, 1, b"a", consumers=(Consumer(2, 1), Consumer(3, 2))),), ran=1)
+        for refused in (lambda: objects.put("o1", Blob([b"x"])), lambda: run.report(report), storage.ping):
+            with pytest.raises(StorageError, match=r"is full \(maxmemory\)"):
+                refused()
+        redis.command("CONFIG", "SET", "maxmemory", 0)
+        assert run.report(report).ready == (2,)
+        assert run.outputs([0]) == {0: Stored(1, b"a")}
+
+    def test_a_replica(self, own_server: Callable[..., RedisServer]) -> None:
+        server = own_server()
+        storage = RedisStorage(StorageConfig(redis=server.address))
+        storage.coordination("run").create(SPEC, [9], [])
+        RedisClient(server.address).command("REPLICAOF", "127.0.0.1", "1")
+        for refused in (storage.ping, lambda: storage.coordination("run").report(Report("x", ran=1))):
+            with pytest.raises(StorageError, match="read-only replica: use the address of the primary"):
+                refused()
+
+    @pytest.mark.parametrize(
+        ("error", "message"),
+        [
+            (exceptions.ResponseError("MISCONF Redis is configured to save RDB snapshots"), "is the disk full"),
+            (exceptions.BusyLoadingError("Redis is loading the dataset in memory"), "still loading"),
+            (exceptions.TimeoutError("Timeout reading from socket"), "did not answer in time"),
+            (exceptions.NoPermissionError("this user has no permissions"), "does not let this user"),
+            (exceptions.ConnectionError("max number of clients reached"), "raise its maxclients"),
+            (exceptions.ResponseError("WRONGTYPE Operation"), "refused the request: WRONGTYPE"),
+        ],
+    )
+    def test_other_refusals(self, error: exceptions.RedisError, message: str) -> None:
+        with (
+            pytest.raises(StorageError, match=f"Redis at redis://host:1 .*{message}"),
+            translated("redis://u:p@host:1"),
+        ):
+            raise error
+
+    def test_a_server_that_died(self, own_server: Callable[..., RedisServer], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(redis_client, "_PAUSES_S", (0.0,))
+        server = own_server()
+        storage = RedisStorage(StorageConfig(redis=server.address))
+        storage.ping()
+        server.stop()
+        with pytest.raises(StorageError, match="cannot connect"):
+            storage.ping()
+
+    def test_a_server_that_comes_back_is_found_again(self, own_server: Callable[..., RedisServer]) -> None:
+        server = own_server()
+        storage = RedisStorage(StorageConfig(redis=server.address))
+        storage.ping()
+        server.stop()
+        server.start()
+        storage.ping()
