@@ -1,0 +1,1 @@
+"""Starting workers: the gateway protocol and one module or folder per platform."""

@@ -1,0 +1,249 @@
+"""Which invocation runs on which worker, and which workers stay: decisions only, no I/O and no clock.
+
+    submit ─▶ queue ─▶ start_next ─▶ busy ──finish──▶ idle ──expire, evict──▶ retired
+                          ▲  │cold: a new worker        │
+                          │  └── lose, drop_run         │
+                          └────────── warm ◀────────────┘
+
+Invariants:
+
+- At most `slots` workers are busy; a queued invocation starts as soon as a slot is free, first come first served.
+- A worker is either busy or idle or forgotten; a forgotten number never comes back.
+- An idle worker is reused only for the same resources, and only for the code that it has seen; one that was
+  pre-warmed has seen none and fits any. Among those that fit, the last used is taken, so that the others
+  may expire.
+- At most `max_idle` workers are idle; beyond that the least recently used are retired.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from augury.config import Resources
+from augury.invoke.gateway import Invocation
+
+_REMEMBERED: Final = 65_536
+"""How many invocations are remembered, to ignore one that is sent twice; and how many stopped runs."""
+
+Key = tuple[Resources, str | None]
+"""What an idle worker fits: resources, and the stamp of the code that it has seen, or None for none."""
+
+_Name = TypeVar("_Name")
+
+
+class Job(msgspec.Struct, frozen=True):
+    """An invocation and when it was received, in seconds since the epoch."""
+
+    invocation: Invocation
+    received_s: float
+
+
+class Start(msgspec.Struct, frozen=True):
+    """A decision: this worker runs this invocation; if `cold` it has to be made first."""
+
+    worker: int
+    job: Job
+    cold: bool
+
+
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
+    """An invocation that did not come to its end.
+
+    Attributes:
+        invocation: Which.
+        cold: Whether its worker was new.
+        duration_s: How long it ran.
+        reason: What happened, in words; empty if it was stopped on purpose, which is no failure of the run.
+    """
+
+    invocation: Invocation
+    cold: bool
+    duration_s: float
+    reason: str
+
+
+class _Idle(msgspec.Struct, frozen=True):
+    key: Key
+    since_s: float
+
+
+class Counters(msgspec.Struct):
+    """What happened so far."""
+
+    invocations: int = 0
+    cold_starts: int = 0
+    warm_starts: int = 0
+    prewarmed: int = 0
+
+
+class Pool:
+    """The queue, the slots and the warm workers of one platform.
+
+    Args:
+        slots: How many invocations run at once.
+        keep_alive_s: How long an idle worker is kept; 0 keeps none.
+        max_idle: How many idle workers are kept at most.
+    """
+
+    def __init__(self, slots: int, keep_alive_s: float, max_idle: int) -> None:
+        self.slots = slots
+        self.counters = Counters()
+        self._keep_alive_s = keep_alive_s
+        self._max_idle = max_idle
+        self._numbers = 0
+        self._queue: deque[Job] = deque()
+        self._busy: dict[int, Start] = {}
+        self._idle: OrderedDict[int, _Idle] = OrderedDict()
+        self._by_key: dict[Key, dict[int, None]] = {}
+        self._accepted: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+        self._stopped: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def queued(self) -> int:
+        """How many invocations wait for a slot."""
+        return len(self._queue)
+
+    @property
+    def running(self) -> int:
+        """How many slots are taken."""
+        return len(self._busy)
+
+    @property
+    def idle(self) -> int:
+        """How many warm workers wait."""
+        return len(self._idle)
+
+    def submit(self, invocations: Sequence[Invocation], received_s: float) -> None:
+        """Queue invocations; those that were submitted before, or whose run was stopped, are ignored."""
+        for invocation in invocations:
+            name = (invocation.run_id, invocation.worker, invocation.attempt)
+            if name in self._accepted or invocation.run_id in self._stopped:
+                continue
+            _remember(self._accepted, name)
+            self.counters.invocations += 1
+            self._queue.append(Job(invocation, received_s))
+
+    def start_next(self) -> Start | None:
+        """Give the next invocation a worker, if one waits and a slot is free."""
+        if not self._queue or len(self._busy) >= self.slots:
+            return None
+        job = self._queue.popleft()
+        worker = self._take_idle(job.invocation)
+        start = Start(self._new_number() if worker is None else worker, job, cold=worker is None)
+        self._busy[start.worker] = start
+        if start.cold:
+            self.counters.cold_starts += 1
+        else:
+            self.counters.warm_starts += 1
+        return start
+
+    def finish(self, worker: int, now_s: float) -> list[int]:
+        """A worker has done its invocation and waits; returns workers to retire, perhaps itself."""
+        start = self._busy.pop(worker, None)
+        if start is None:
+            return []  # its run was stopped, and its death is on the way
+        if self._keep_alive_s <= 0:
+            return [worker]
+        invocation = start.job.invocation
+        return self._rest(worker, (invocation.resources, invocation.stamp), now_s)
+
+    def prewarm(self, resources: Resources, count: int) -> list[int]:
+        """The workers to make so that `count` fresh ones wait; each is to be handed to `warmed`."""
+        if self._keep_alive_s <= 0:
+            return []
+        fresh = len(self._by_key.get((resources, None), ()))
+        made = [self._new_number() for _ in range(min(count, self._max_idle) - fresh)]
+        self.counters.prewarmed += len(made)
+        return made
+
+    def warmed(self, worker: int, resources: Resources, now_s: float) -> list[int]:
+        """A pre-warmed worker waits; returns workers to retire."""
+        return self._rest(worker, (resources, None), now_s)
+
+    def lose(self, worker: int) -> Start | None:
+        """Forget a worker that is gone, or going; returns what it was busy with."""
+        idle = self._idle.pop(worker, None)
+        if idle is not None:
+            self._unlist(worker, idle.key)
+        return self._busy.pop(worker, None)
+
+    def busy_with(self, worker: int) -> Start | None:
+        """What a worker runs."""
+        return self._busy.get(worker)
+
+    def requeue(self, job: Job) -> None:
+        """Put an invocation that never began at the head of the queue."""
+        self._queue.appendleft(job)
+
+    def drop_run(self, run_id: str) -> tuple[int, list[Start]]:
+        """Stop a run: forget its queued invocations (how many) and free the slots of its running ones (which)."""
+        _remember(self._stopped, run_id)
+        kept = [job for job in self._queue if job.invocation.run_id != run_id]
+        dropped = len(self._queue) - len(kept)
+        self._queue = deque(kept)
+        killed = [start for start in self._busy.values() if start.job.invocation.run_id == run_id]
+        for start in killed:
+            del self._busy[start.worker]
+        return dropped, killed
+
+    def drop_all(self) -> tuple[list[Job], list[Start]]:
+        """Forget everything, because no worker can be had any more; returns what was queued and what ran."""
+        queued, running = list(self._queue), list(self._busy.values())
+        for forgotten in (self._queue, self._busy, self._idle, self._by_key):
+            forgotten.clear()
+        return queued, running
+
+    def expire(self, now_s: float) -> list[int]:
+        """Forget idle workers whose time is over; they are to be retired."""
+        expired = []
+        for worker, idle in self._idle.items():
+            if now_s - idle.since_s < self._keep_alive_s:
+                break  # in the order in which they became idle, so all others are younger
+            expired.append(worker)
+        for worker in expired:
+            self.lose(worker)
+        return expired
+
+    def next_expiry_s(self) -> float | None:
+        """When the oldest idle worker expires."""
+        for idle in self._idle.values():
+            return idle.since_s + self._keep_alive_s
+        return None
+
+    def _new_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _take_idle(self, invocation: Invocation) -> int | None:
+        keys: tuple[Key, ...] = ((invocation.resources, invocation.stamp), (invocation.resources, None))
+        for key in keys:
+            listed = self._by_key.get(key)
+            if listed:
+                worker = next(reversed(listed))
+                del self._idle[worker]
+                self._unlist(worker, key)
+                return worker
+        return None
+
+    def _rest(self, worker: int, key: Key, now_s: float) -> list[int]:
+        self._idle[worker] = _Idle(key, now_s)
+        self._by_key.setdefault(key, {})[worker] = None
+        evicted = []
+        while len(self._idle) > self._max_idle:
+            evicted.append(next(iter(self._idle)))
+            self.lose(evicted[-1])
+        return evicted
+
+    def _unlist(self, worker: int, key: Key) -> None:
+        listed = self._by_key[key]
+        del listed[worker]
+        if not listed:
+            del self._by_key[key]
+
+
+def _remember(memory: OrderedDict[_Name, None], name: _Name) -> None:
+    memory[name] = None
+    while len(memory) > _REMEMBERED:
+        memory.popitem(last=False)

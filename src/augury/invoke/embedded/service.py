@@ -1,0 +1,207 @@
+"""The supervisor's process: its HTTP service, and the order in which things start and end.
+
+Whatever ends the process - the end of its standard input, SIGTERM, an error - everything that it began is undone
+on the way out: workers, control groups, Redis, folders.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import threading
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import msgspec
+
+from augury.config import Resources, StorageConfig
+from augury.errors import PlatformError
+from augury.invoke.embedded.cgroups import Groups, open_limits, sweep_groups
+from augury.invoke.embedded.folders import make_object_folder, sweep_folders
+from augury.invoke.embedded.processes import adopt_orphans, raise_file_limit
+from augury.invoke.embedded.supervisor import Supervisor
+from augury.invoke.embedded.wire import NotReady, Ready, Settings
+from augury.invoke.gateway import Invocation, Limits
+from augury.invoke.http import HttpError, HttpServer, Request, Response, ServerLimits, bearer
+from augury.storage.server import RedisServer
+
+logger = logging.getLogger(__name__)
+
+_LOG_BYTES: Final = 16 * 1024 * 1024
+_LOG_CHECK_S: Final = 5.0
+
+
+_START_S: Final = 0.03
+"""How long a worker takes to start here, at most, while there is room."""
+
+
+class Prewarm(msgspec.Struct, frozen=True):
+    """The body of `POST /prewarm`."""
+
+    resources: Resources
+    count: int
+
+
+_INVOCATIONS: Final = msgspec.msgpack.Decoder(list[Invocation])
+_PREWARM: Final = msgspec.msgpack.Decoder(Prewarm)
+
+
+class Service:
+    """The routes of the platform."""
+
+    def __init__(self, supervisor: Supervisor, limits: Limits) -> None:
+        self._supervisor = supervisor
+        self._limits = limits
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one request.
+
+        Raises:
+            HttpError: The request is refused.
+        """
+        if request.path.startswith("/stop/"):
+            _demand(request, "POST")
+            dropped, killed = self._supervisor.stop(unquote(request.path.removeprefix("/stop/")))
+            return Response.json({"dropped": dropped, "killed": killed})
+        match request.path:
+            case "/invoke":
+                _demand(request, "POST")
+                return self._invoke(request.body)
+            case "/prewarm":
+                _demand(request, "POST")
+                return self._prewarm(request.body)
+            case "/limits":
+                _demand(request, "GET")
+                return Response.json(self._limits)
+            case "/status":
+                _demand(request, "GET")
+                return Response.json(self._supervisor.counts())
+        raise HttpError(HTTPStatus.NOT_FOUND, "there is nothing here")
+
+    def _invoke(self, body: bytes) -> Response:
+        self._check_health()
+        try:
+            invocations = _INVOCATIONS.decode(body)
+        except msgspec.MsgspecError as error:
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"not a list of invocations: {error}") from None
+        self._supervisor.invoke(invocations)
+        return Response(status=HTTPStatus.ACCEPTED)
+
+    def _prewarm(self, body: bytes) -> Response:
+        self._check_health()
+        try:
+            wanted = _PREWARM.decode(body)
+        except msgspec.MsgspecError as error:
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"not a request to pre-warm: {error}") from None
+        self._supervisor.prewarm(wanted.resources, wanted.count)
+        return Response(status=HTTPStatus.ACCEPTED)
+
+    def _check_health(self) -> None:
+        if self._supervisor.broken:
+            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, f"{self._supervisor.broken}; start the platform anew")
+
+
+def _demand(request: Request, method: str) -> None:
+    if request.method != method:
+        raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, f"use {method}", (("Allow", method),))
+
+
+def serve(settings: Settings, zygote: int, control: socket.socket) -> None:
+    """Be the supervisor until the client is gone; the pre-loaded parent was forked before."""
+    adopt_orphans()
+    raise_file_limit()
+    folder = Path(settings.folder)
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        objects, _ = make_object_folder(folder)
+        stack.callback(shutil.rmtree, objects, ignore_errors=True)
+        address = settings.redis or _start_redis(folder, stack)
+        groups = open_limits(folder.name.removeprefix("augury-"), settings.enforce_limits)
+        stack.callback(groups.close)
+        storage = StorageConfig(redis=address, object_dir=str(objects))
+        asyncio.run(_serve(settings, storage, groups, zygote, control))
+
+
+def _start_redis(folder: Path, stack: contextlib.ExitStack) -> str:
+    """The address of a Redis server of our own, which is stopped with the stack."""
+    try:
+        return stack.enter_context(RedisServer(folder)).address
+    except PlatformError as error:
+        _tell_client(NotReady(error=str(error)))
+        raise
+
+
+async def _serve(
+    settings: Settings, storage: StorageConfig, groups: Groups, zygote: int, control: socket.socket
+) -> None:
+    end = asyncio.Event()
+    _watch_for_the_end(end)
+    supervisor = Supervisor(settings, storage, groups, zygote, control)
+    imitated_s = settings.emulation.cold_start.high_s if settings.emulation else 0.0
+    limits = Limits(concurrency=settings.slots, shares_files=True, start_s=_START_S + imitated_s)
+    service = Service(supervisor, limits)
+    server = HttpServer(service.answer, ServerLimits(body_bytes=settings.body_bytes), bearer(settings.token))
+    try:
+        await server.start()
+        supervisor.gateway_url = server.url
+        await _first(supervisor.ready, end)
+        if supervisor.broken:
+            _tell_client(NotReady(error=supervisor.broken))
+            return
+        url, redis = server.url, storage.redis
+        _tell_client(Ready(url=url, redis=redis, object_dir=storage.object_dir, limits=limits, notes=groups.notes))
+        threading.Thread(target=_sweep, name="sweeper", daemon=True).start()
+        _trim_log()
+        await end.wait()
+    finally:
+        await server.close()
+        supervisor.close()
+
+
+async def _first(ready: "asyncio.Future[None]", end: asyncio.Event) -> None:
+    """Wait until the pre-loaded parent is ready, or the client has lost interest."""
+    ending = asyncio.ensure_future(end.wait())
+    await asyncio.wait((ready, ending), return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+
+
+def _watch_for_the_end(end: asyncio.Event) -> None:
+    """Set `end` when the client is gone, which closes our standard input, or at SIGTERM."""
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        if not os.read(0, 4096):
+            loop.remove_reader(0)
+            end.set()
+
+    loop.add_reader(0, read)
+    loop.add_signal_handler(signal.SIGTERM, end.set)
+
+
+def _tell_client(message: Ready | NotReady) -> None:
+    """Send the one line that the client waits for, and let go of standard output."""
+    # A client that is gone by now is noticed at the other end.
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, msgspec.json.encode(message) + b"\n")
+    os.dup2(2, 1)
+
+
+def _sweep() -> None:
+    """Remove what platforms left behind that were killed; nobody waits for it."""
+    try:
+        sweep_folders()
+        sweep_groups()
+    except OSError:
+        logger.exception("leftovers of earlier platforms could not be removed")
+
+
+def _trim_log() -> None:
+    """Empty the log whenever it has grown too large; it is opened for appending, so writers do not notice."""
+    if os.fstat(2).st_size > _LOG_BYTES:
+        os.ftruncate(2, 0)
+    asyncio.get_running_loop().call_later(_LOG_CHECK_S, _trim_log)

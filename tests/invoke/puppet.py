@@ -1,0 +1,125 @@
+"""A handler for tests: connects to the test that started the platform, and does what it is told there.
+
+Imported by the pre-loaded parent of the platform, never by the test's own process.
+"""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from augury.invoke.gateway import Invocation, InvocationContext
+
+_kept: list[Any] = []
+
+
+def worker_lost(invocation: Invocation, reason: str) -> bytes:
+    return f"{invocation.worker}: {reason}".encode()
+
+
+def handle(invocation: Invocation, context: InvocationContext) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(os.environ["PUPPET_SOCKET"])
+        stream = connection.makefile("rw")
+        facts = {
+            "run": invocation.run_id,
+            "worker": invocation.worker,
+            "pid": os.getpid(),
+            "cold": context.cold,
+            "gateway_url": context.gateway_url,
+            "memory_group": context.memory_group,
+            "began_s": time.time(),
+            "received_s": context.received_s,
+            "context": repr(context),
+        }
+        _say(stream, facts)
+        for line in stream:
+            order, *words = line.split()
+            if order == "finish":
+                return
+            _say(stream, ORDERS[order](*words))
+
+
+def _say(stream: Any, answer: object) -> None:
+    stream.write(json.dumps(answer) + "\n")
+    stream.flush()
+
+
+def _raise(text: str) -> None:
+    raise RuntimeError(text)
+
+
+def _signal(number: str) -> None:
+    os.kill(os.getpid(), int(number))
+    signal.pause()
+
+
+def _allocate(megabytes: str) -> int:
+    block = bytearray(int(megabytes) * 1024 * 1024)
+    block[::4096] = b"x" * len(block[::4096])
+    _kept.append(block)
+    return len(block)
+
+
+def _try_allocate(megabytes: str) -> str:
+    try:
+        _allocate(megabytes)
+    except MemoryError:
+        return "MemoryError"
+    return "ok"
+
+
+def _spawn(session: str) -> int:
+    process = subprocess.Popen(["sleep", "1000"], start_new_session=session == "own")
+    _kept.append(process)
+    return process.pid
+
+
+def _burn(cpu_s: str) -> float:
+    """How long it takes to use so much processor time."""
+    began_s = time.monotonic()
+    until_s = time.process_time() + float(cpu_s)
+    while time.process_time() < until_s:
+        pass
+    return time.monotonic() - began_s
+
+
+def _write(path: str, megabytes: str) -> int:
+    with open(path, "wb") as file:
+        for _ in range(int(megabytes)):
+            file.write(bytes(1024 * 1024))
+    return os.stat(path).st_size
+
+
+def _descriptors() -> list[str]:
+    names = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the one that lists them is closed by now
+            names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return sorted(names)
+
+
+ORDERS: dict[str, Callable[..., object]] = {
+    "raise": _raise,
+    "exit": lambda status: os._exit(int(status)),
+    "leave": lambda status: sys.exit(int(status)),
+    "signal": _signal,
+    "allocate": _allocate,
+    "try_allocate": _try_allocate,
+    "spawn": _spawn,
+    "burn": _burn,
+    "write": _write,
+    "descriptors": _descriptors,
+    "random": lambda: [random.random(), float(np.random.random())],
+    "interrupt": lambda: os.kill(os.getpid(), signal.SIGINT),
+    "echo": str,
+}

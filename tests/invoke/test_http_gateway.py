@@ -1,0 +1,196 @@
+"""The gateway at the other end of HTTP: what it sends, when it sends again, and what it says when it cannot."""
+
+import os
+import socket
+from collections.abc import Iterator
+from threading import Thread
+
+import msgspec
+import pytest
+
+from augury.config import Resources
+from augury.errors import GatewayError
+from augury.invoke.gateway import Gateway, Invocation, Limits
+from augury.invoke.http_gateway import HttpGateway
+from tests.invoke.stage import PATIENCE_S, invocation
+
+ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
+
+
+class ScriptedServer:
+    """A server whose every connection follows a script: answers to give, one per request, then it hangs up."""
+
+    def __init__(self, *scripts: list[bytes]) -> None:
+        self.requests: list[bytes] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._scripts = scripts
+        self._thread = Thread(target=self._serve)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def _serve(self) -> None:
+        for script in self._scripts:
+            connection, _ = self._listener.accept()
+            with connection:
+                connection.settimeout(PATIENCE_S)
+                for answer in script:
+                    self.requests.append(self._read(connection))
+                    connection.sendall(answer)
+
+    def _read(self, connection: socket.socket) -> bytes:
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += connection.recv(65536)
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or b"0")
+        while len(body) < length:
+            body += connection.recv(65536)
+        return head + b"\r\n\r\n" + body
+
+    def close(self) -> None:
+        self._thread.join()
+        self._listener.close()
+
+
+@pytest.fixture(name="servers")
+def close_servers() -> Iterator[list[ScriptedServer]]:
+    servers: list[ScriptedServer] = []
+    yield servers
+    for server in servers:
+        server.close()
+
+
+def serve(servers: list[ScriptedServer], *scripts: list[bytes]) -> tuple[ScriptedServer, HttpGateway]:
+    server = ScriptedServer(*scripts)
+    servers.append(server)
+    return server, HttpGateway(server.url, "secret")
+
+
+def answer(status: str, body: bytes = b"") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def test_an_invocation_is_sent_with_the_token(servers: list[ScriptedServer]) -> None:
+    server, gateway = serve(servers, [ACCEPTED])
+    gateway.invoke([invocation("w")])
+    head, _, body = server.requests[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /invoke HTTP/1.1\r\n")
+    assert b"Authorization: Bearer secret" in head
+    assert msgspec.msgpack.decode(body, type=list[Invocation]) == [invocation("w")]
+    gateway.close()
+
+
+def test_nothing_to_invoke_is_nothing_to_send() -> None:
+    HttpGateway("http://127.0.0.1:1", "t").invoke([])
+
+
+def test_a_connection_is_used_again(servers: list[ScriptedServer]) -> None:
+    server, gateway = serve(servers, [ACCEPTED, ACCEPTED, answer("200 OK", b'{"concurrency":3}')])
+    gateway.invoke([invocation("a")])
+    gateway.prewarm(Resources(), 2)
+    assert gateway.limits() == Limits(concurrency=3)
+    assert len(server.requests) == 3
+    gateway.close()
+
+
+def test_a_kept_connection_that_was_closed_is_replaced_once(servers: list[ScriptedServer]) -> None:
+    server, gateway = serve(servers, [ACCEPTED], [ACCEPTED])
+    gateway.invoke([invocation("a")])
+    gateway.invoke([invocation("b")])
+    assert len(server.requests) == 2
+    gateway.close()
+
+
+def test_a_new_connection_that_is_closed_without_an_answer_is_an_error_and_sends_nothing_again(
+    servers: list[ScriptedServer],
+) -> None:
+    server, gateway = serve(servers, [b""])
+    with pytest.raises(GatewayError, match="cannot be reached"):
+        gateway.invoke([invocation("a")])
+    assert len(server.requests) == 1
+
+
+def test_an_answer_that_breaks_off_is_not_asked_for_again(servers: list[ScriptedServer]) -> None:
+    server, gateway = serve(servers, [ACCEPTED, b"HTTP/1.1 202 Accepted\r\nContent-Length: 9\r\n\r\nhal"])
+    gateway.invoke([invocation("a")])
+    with pytest.raises(GatewayError, match="cannot be reached"):
+        gateway.invoke([invocation("b")])
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ("401 Unauthorized", "refuses the token: use the one that it was started with"),
+        ("413 Request Entity Too Large", "does not take a request of .* start fewer workers at once"),
+        ("404 Not Found", "refuses the request .404.: because.*same version"),
+        ("503 Service Unavailable", "is out of order .503.: because"),
+        ("500 Internal Server Error", "is out of order .500.: because"),
+    ],
+)
+def test_a_refusal_names_the_address_and_says_what_to_do(servers: list[ScriptedServer], status: str, said: str) -> None:
+    server, gateway = serve(servers, [answer(status, b"because")])
+    with pytest.raises(GatewayError, match=rf"the gateway at {server.url} {said}"):
+        gateway.invoke([invocation()])
+    gateway.close()
+
+
+def test_an_address_where_nobody_listens_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(GatewayError, match=rf"127.0.0.1:{port} cannot be reached \(connection refused\)"):
+        HttpGateway(f"http://127.0.0.1:{port}", "t").limits()
+
+
+def test_a_server_that_never_answers_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gateway = HttpGateway(f"http://127.0.0.1:{listener.getsockname()[1]}", "t", timeout_s=0.05)
+        with pytest.raises(GatewayError, match=r"did not answer for 0\.05 s"):
+            gateway.limits()
+
+
+def test_something_that_is_no_gateway_is_told(servers: list[ScriptedServer]) -> None:
+    _, gateway = serve(servers, [answer("200 OK", b"<html>")])
+    with pytest.raises(GatewayError, match="does not answer as a gateway does"):
+        gateway.limits()
+    gateway.close()
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "127.0.0.1:80", "", "http://"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(GatewayError, match="is not the address of a gateway"):
+        HttpGateway(url, "t")
+
+
+def test_a_path_in_the_address_comes_before_the_route(servers: list[ScriptedServer]) -> None:
+    server = ScriptedServer([ACCEPTED])
+    servers.append(server)
+    gateway = HttpGateway(server.url + "/augury/", "t")
+    gateway.stop("a/b")
+    assert server.requests[0].startswith(b"POST /augury/stop/a%2Fb HTTP/1.1\r\n")
+    gateway.close()
+
+
+def test_secrets_show_neither_in_the_repr_nor_in_errors() -> None:
+    gateway: Gateway = HttpGateway("http://user:password@127.0.0.1:1", "secret")
+    assert "secret" not in repr(gateway)
+    assert "password" not in repr(gateway)
+    with pytest.raises(GatewayError) as caught:
+        gateway.limits()
+    assert "password" not in str(caught.value)
+
+
+def test_a_fork_does_not_use_the_connections_of_its_parent(servers: list[ScriptedServer]) -> None:
+    server, gateway = serve(servers, [ACCEPTED, ACCEPTED], [ACCEPTED])
+    gateway.invoke([invocation("parent")])
+    first = Thread(target=gateway.invoke, args=([invocation("parent-again")],))
+    child = os.fork()
+    if child == 0:
+        gateway.invoke([invocation("child")])
+        os._exit(0)
+    first.start()
+    first.join()
+    gateway.close()
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+    assert [b"child" in request for request in server.requests] == [False, False, True]
