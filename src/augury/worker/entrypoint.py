@@ -1,0 +1,90 @@
+"""The entry point of an invocation: what a FaaS platform calls.
+
+A process that is kept warm keeps its connections, and the runs that it has decoded.
+"""
+
+import msgspec
+
+from augury.config import StorageConfig
+from augury.invoke.embedded.emulation import EmulatedStorage
+from augury.invoke.gateway import Gateway, Invocation, InvocationContext
+from augury.invoke.http_gateway import HttpGateway
+from augury.storage.opening import open_storage
+from augury.storage.protocols import Coordination, Status, Storage, WorkerSummary
+from augury.worker.code import RunCache, RunCode
+from augury.worker.failure import platform_failure
+from augury.worker.runner import Runner
+
+
+class _Process:
+    """What this process keeps between invocations."""
+
+    def __init__(self) -> None:
+        self.runs = RunCache()
+        self._storages: dict[StorageConfig, Storage] = {}
+        self._gateways: dict[str, Gateway] = {}
+
+    def storage(self, config: StorageConfig) -> Storage:
+        if config not in self._storages:
+            self._storages[config] = open_storage(config)
+        return self._storages[config]
+
+    def gateway(self, context: InvocationContext) -> Gateway:
+        if context.gateway_url not in self._gateways:
+            self._gateways[context.gateway_url] = HttpGateway(context.gateway_url, context.token)
+        return self._gateways[context.gateway_url]
+
+
+_process = _Process()
+
+
+def handle(invocation: Invocation, context: InvocationContext) -> None:
+    """Embody one worker of one run until it has nothing left to do."""
+    coordination = _storage(invocation, context, context.storage).coordination(invocation.run_id)
+    joined = coordination.join(invocation.worker, invocation.attempt)
+    code = _code(invocation, coordination) if joined.status is Status.RUNNING else None
+    if code is None:
+        coordination.leave(_idle_summary(invocation, cold=context.cold))
+        return
+    config = msgspec.structs.replace(context.storage, object_dir=code.object_dir)
+    Runner(
+        invocation,
+        code,
+        coordination=coordination,
+        objects=_storage(invocation, context, config).objects(invocation.run_id),
+        gateway=_process.gateway(context),
+        cold=context.cold,
+    ).run(joined)
+
+
+def _storage(invocation: Invocation, context: InvocationContext, config: StorageConfig) -> Storage:
+    """The storage of the run; as slow as the platform wants it to be."""
+    storage = _process.storage(config)
+    return EmulatedStorage(storage, context.emulation, invocation.resources) if context.emulation else storage
+
+
+def _code(invocation: Invocation, coordination: Coordination) -> RunCode | None:
+    """The run as this process knows it; None if it is over, or cannot be carried out here: then it fails."""
+    known = _process.runs.get(invocation.run_id)
+    if known is not None:
+        return known
+    spec = coordination.spec()
+    if spec is None:
+        return None
+    try:
+        return _process.runs.add(invocation.run_id, spec)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with what was uploaded, the client must learn of it
+        coordination.fail(Status.FAILED, platform_failure(invocation.worker, error).encode())
+        return None
+
+
+def _idle_summary(invocation: Invocation, *, cold: bool) -> WorkerSummary:
+    """What an invocation tells that found nothing to do."""
+    return WorkerSummary(
+        worker=invocation.worker,
+        attempt=invocation.attempt,
+        cold=cold,
+        duration_s=0.0,
+        memory_mb=invocation.resources.memory_mb,
+        tasks=0,
+    )

@@ -1,0 +1,195 @@
+"""What goes into the worker core and what comes out: events and commands, as values."""
+
+import msgspec
+
+from augury.storage.protocols import Claim, Outcome, Published, Status
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened, told to the core."""
+
+
+class Began(Event, frozen=True):
+    """The invocation joined the run.
+
+    Attributes:
+        tasks: What a flexible worker starts with; empty for a planned one.
+        done: The tasks whose completion is counted already.
+        live: How many invocations the run has, this one included.
+    """
+
+    tasks: tuple[int, ...] = ()
+    done: frozenset[int] = frozenset()
+    live: int = 1
+
+
+class TaskFinished(Event, frozen=True):
+    """A task returned; its output is in memory.
+
+    Attributes:
+        size_bytes: Of its output; counts only if `WorkerState.leaves(task)`.
+        duration_s: How long it ran.
+    """
+
+    task: int
+    size_bytes: int = 0
+    duration_s: float = 0.0
+
+
+class TaskRaised(Event, frozen=True):
+    """A task raised. `failure` is what the client gets if it is not tried again."""
+
+    task: int
+    failure: bytes
+    retryable: bool = True
+
+
+class Fetched(Event, frozen=True):
+    """Outputs of other workers are in memory now."""
+
+    tasks: tuple[int, ...]
+
+
+class OutputStored(Event, frozen=True):
+    """A large output is an object in storage now."""
+
+    task: int
+
+
+class Reported(Event, frozen=True):
+    """The report that was sent had this outcome."""
+
+    outcome: Outcome
+
+
+class FlushDue(Event, frozen=True):
+    """What was finished has waited long enough to be told.
+
+    Attributes:
+        running_s: How long the tasks that run now have run, the longest of them.
+    """
+
+    running_s: float = 0.0
+
+
+class InputsReady(Event, frozen=True):
+    """A planned task has every input that other workers produce; those in `received` are in memory."""
+
+    task: int
+    received: tuple[int, ...] = ()
+
+
+class WaitedLong(Event, frozen=True):
+    """The worker has waited for a while, and other workers of the run cannot start.
+
+    Attributes:
+        sizes: The sizes of the outputs in `WorkerState.needed_later()`.
+    """
+
+    sizes: dict[int, int] = {}
+
+
+class SuspendAnswered(Event, frozen=True):
+    """Whether the storage let the worker give its slot up."""
+
+    granted: bool
+
+
+class StopRequested(Event, frozen=True):
+    """The run is over, or no longer this invocation's business."""
+
+
+class Command(msgspec.Struct, frozen=True):
+    """Something that the runner must do for the core."""
+
+
+class Run(Command, frozen=True):
+    """Call a task's function; its inputs are in memory. Answer: TaskFinished or TaskRaised."""
+
+    task: int
+    attempt: int = 1
+
+
+class Fetch(Command, frozen=True):
+    """Bring outputs of other workers into memory, in as few round trips as possible. Answer: Fetched."""
+
+    tasks: tuple[int, ...]
+
+
+class Store(Command, frozen=True):
+    """Write a large output to storage. Answer: OutputStored."""
+
+    task: int
+
+
+class Send(Command, frozen=True):
+    """Report in one round trip; the runner puts the bytes of small outputs in. Answer: Reported.
+
+    Attributes:
+        completions: Tasks with `inline` still empty: it is filled for outputs of at most `inline_bytes`.
+        published: Likewise.
+    """
+
+    completions: "tuple[Finished, ...]" = ()
+    published: tuple[Published, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    ran: int = 0
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A completion before the bytes of its output are put in.
+
+    Attributes:
+        consumers: The consumers to be counted for, by task id.
+        stored: Whether a large output is an object already; else it is held in memory.
+        keep: Whether the output must be in storage, whatever the counters say.
+    """
+
+    task: int
+    size_bytes: int = 0
+    consumers: tuple[int, ...] = ()
+    stored: bool = False
+    keep: bool = False
+
+
+class Invoke(Command, frozen=True):
+    """Start workers; the right to do so was granted."""
+
+    claims: tuple[Claim, ...]
+
+
+class Listen(Command, frozen=True):
+    """Read the inbox from now on. Answers: InputsReady, WaitedLong, StopRequested."""
+
+
+class Suspend(Command, frozen=True):
+    """Ask to give the slot up. Answer: SuspendAnswered."""
+
+
+class Discard(Command, frozen=True):
+    """Forget values: nothing here needs them any more."""
+
+    tasks: tuple[int, ...]
+
+
+class Fail(Command, frozen=True):
+    """End the run: this task failed for good."""
+
+    task: int
+    failure: bytes
+
+
+class CleanUp(Command, frozen=True):
+    """The run has succeeded with this worker's report: remove what nobody needs any more."""
+
+
+class Leave(Command, frozen=True):
+    """End the invocation; the last command ever.
+
+    Attributes:
+        status: Why: the run as this worker last saw it.
+        suspended: The worker will be started again.
+    """
+
+    status: Status = Status.RUNNING
+    suspended: bool = False

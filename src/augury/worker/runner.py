@@ -1,0 +1,504 @@
+"""The runner: carries out what the worker core commands, for one invocation.
+
+Threads, and what each may do:
+
+    executors (one per task slot; the first is the thread that was invoked)
+        run tasks; when there is none to run, they do storage and gateway commands themselves
+    courier
+        does storage and gateway commands while every executor runs a task; tells the core when what has
+        finished must be reported; sends printed text
+    listener (only once the core asked for it, or the invocation has lasted a while)
+        reads the inbox
+
+All of them tell the core what happened under one lock, which is never held during I/O (but to give the
+slot up, see `_suspend`). A chain of local tasks needs no other thread and no round trip.
+"""
+
+import asyncio
+import inspect
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from augury import serde
+from augury.errors import AuguryError, RunLost, SerializationError, TaskTimeout
+from augury.invoke.gateway import Gateway, Invocation
+from augury.storage.protocols import (
+    CLIENT,
+    Claim,
+    Completion,
+    Consumer,
+    Coordination,
+    Joined,
+    Objects,
+    Published,
+    Report,
+    Status,
+    Stop,
+    TaskReady,
+    WorkerSummary,
+    constant_key,
+    output_key,
+)
+from augury.worker import messages as m
+from augury.worker.code import RunCode
+from augury.worker.failure import Failure, platform_failure, task_failure
+from augury.worker.interrupt import Interrupted, TimeIsUp, allow_interruption, interrupt, time_limit
+from augury.worker.output import Outlet, catch_streams, writing_for
+from augury.worker.state import WorkerState
+
+_log = logging.getLogger(__name__)
+
+FLUSH_S = 0.001
+"""How long finished tasks wait for others to share their report, while tasks run."""
+PROGRESS_S = 0.25
+"""How often a busy worker tells how far it is, and sends what was printed."""
+LISTEN_AFTER_S = 0.2
+"""After how long an invocation that waits for nothing reads its inbox, to learn that the run was stopped."""
+_SLICE_S = 1.0
+
+
+class Runner:
+    """One invocation of one worker."""
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        code: RunCode,
+        *,
+        coordination: Coordination,
+        objects: Objects,
+        gateway: Gateway,
+        cold: bool,
+    ) -> None:
+        self._invocation = invocation
+        self._view = code.view
+        self._program = code.program
+        self._constant_count = code.constants
+        self._coordination = coordination
+        self._objects = objects
+        self._gateway = gateway
+        self._cold = cold
+        self._state = WorkerState(code.view, invocation.worker, invocation.resources)
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)  # executors wait for work
+        self._courier_wake = threading.Condition(self._lock)
+        self._courier_counts = False  # the courier wakes by itself to flush
+        self._idle_executors = 0
+        self._runs: deque[m.Run] = deque()
+        self._io: deque[m.Command] = deque()
+        self._working: dict[int, float] = {}  # executor threads that run a task, and since when
+        self._over: m.Leave | None = None
+        self._values: dict[int, Any] = {}
+        self._blobs: dict[int, serde.Blob] = {}
+        self._constants: dict[int, Any] = {}
+        self._outlet = Outlet(self._send_printed)
+        self._cursor = "0"
+        self._listening = False
+        self._slots = invocation.resources.task_slots
+        self._started_s = time.monotonic()
+        self._put: list[int] = []
+        self._tally = threading.Lock()
+        self._stored_bytes = 0
+        self._fetched_bytes = 0
+        self._ran = 0
+
+    def run(self, joined: Joined) -> None:
+        """Work until the core says that there is nothing left to do here."""
+        catch_streams()
+        allow_interruption()
+        threads = [threading.Thread(target=self._execute, daemon=True) for _ in range(self._slots - 1)]
+        threads.append(threading.Thread(target=self._courier, daemon=True))
+        self._tell(m.Began(self._invocation.tasks, joined.done, joined.live))
+        for thread in threads:
+            thread.start()
+        self._execute()
+        for thread in threads:
+            thread.join()
+        self._leave(self._over or m.Leave())
+
+    # Telling the core
+
+    def _tell(self, event: m.Event) -> None:
+        with self._lock:
+            self._take(self._state.handle(event))
+
+    def _take(self, commands: Sequence[m.Command]) -> None:
+        """Sort commands to whoever does them; the lock is held."""
+        for command in commands:
+            if isinstance(command, m.Run):
+                self._runs.append(command)
+            elif isinstance(command, m.Discard):
+                for task in command.tasks:
+                    self._values.pop(task, None)
+                    self._blobs.pop(task, None)
+            elif isinstance(command, m.Leave):
+                self._end(command)
+            elif isinstance(command, m.Listen):
+                self._listen()
+            else:
+                self._io.append(command)
+        if self._idle_executors and (self._over or self._runs or self._io):
+            self._work.notify_all()
+        if self._over or self._courier_takes_io or (self._state.unreported and not self._courier_counts):
+            self._courier_wake.notify()
+
+    def _end(self, leave: m.Leave) -> None:
+        """The core is done: drop what is of no use any more, stop what still runs."""
+        self._over = leave
+        self._runs.clear()
+        self._io = deque(command for command in self._io if isinstance(command, m.Fail | m.CleanUp | m.Invoke))
+        for thread_id in self._working:
+            if thread_id != threading.get_ident():
+                interrupt(thread_id)
+
+    @property
+    def _courier_takes_io(self) -> bool:
+        """Whether there is I/O to do and every executor has a task to run."""
+        return bool(self._io) and len(self._runs) + len(self._working) >= self._slots
+
+    # Executors
+
+    def _execute(self) -> None:
+        """Run tasks; do I/O while there is none."""
+        me = threading.get_ident()
+        event: m.Event | None = None
+        try:
+            while True:
+                with self._lock:
+                    self._working.pop(me, None)
+                    self._ran += isinstance(event, m.TaskFinished)
+                    if event is not None:
+                        self._take(self._state.handle(event))
+                    work = self._next_work()
+                    if work is None:
+                        return
+                    if isinstance(work, m.Run):
+                        self._working[me] = time.monotonic()
+                event = self._run_task(work) if isinstance(work, m.Run) else self._perform(work)
+        except Interrupted:
+            with self._lock:
+                self._working.pop(me, None)
+
+    def _next_work(self) -> m.Command | None:
+        """A task to run, or else I/O to do, or None when the invocation is over; the lock is held."""
+        while True:
+            if self._runs:
+                return self._runs.popleft()
+            if self._io:
+                return self._io.popleft()
+            if self._over:
+                return None
+            self._idle_executors += 1
+            self._work.wait()
+            self._idle_executors -= 1
+
+    def _run_task(self, run: m.Run) -> m.Event:
+        """Call a task's function; everything that it may raise becomes an event."""
+        task = run.task
+        info = self._view.graph.info(task)
+        began_s = time.monotonic()
+        try:
+            with writing_for(task, self._outlet), time_limit(info.timeout_s):
+                value = self._call(task)
+        except TimeIsUp:
+            late = TaskTimeout(f"it ran longer than its timeout_s of {info.timeout_s:g} s")
+            return m.TaskRaised(task, self._failure(run, late).encode())
+        except Interrupted:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a task may raise anything, sys.exit() included; the user gets it
+            retryable = isinstance(error, Exception) and not isinstance(error, SerializationError)
+            return m.TaskRaised(task, self._failure(run, error).encode(), retryable)
+        self._values[task] = value
+        duration_s = time.monotonic() - began_s
+        if not self._state.leaves(task):
+            return m.TaskFinished(task, 0, duration_s)
+        try:
+            return m.TaskFinished(task, self._pack(task).size_bytes, duration_s)
+        except SerializationError as error:
+            return m.TaskRaised(task, self._failure(run, error).encode(), retryable=False)
+
+    def _call(self, task: int) -> Any:
+        function = self._program.function(task)
+        args, kwargs = self._program.arguments(task, self._values.__getitem__, self._constant)
+        result = function(*args, **kwargs)
+        return asyncio.run(_awaited(result)) if inspect.iscoroutine(result) else result
+
+    def _failure(self, run: m.Run, error: BaseException) -> Failure:
+        return task_failure(run.task, self._invocation.worker, run.attempt, error)
+
+    def _pack(self, task: int) -> serde.Blob:
+        """The output of a task as bytes, made once."""
+        blob = self._blobs.get(task)
+        if blob is None:
+            value = self._values[task]
+            try:
+                blob = self._blobs[task] = serde.dumps(value)
+            except Exception as error:
+                raise SerializationError(
+                    f"the result of {self._view.graph.label(task)} cannot be pickled "
+                    f"({type(value).__name__}: {error}); return plain data"
+                ) from error
+        return blob
+
+    def _constant(self, index: int) -> Any:
+        """A large argument, fetched when the first task here takes it."""
+        if index not in self._constants:
+            data = self._objects.get([constant_key(index)])
+            if constant_key(index) not in data:
+                raise RunLost(f"constant {index} of run {self._invocation.run_id} is no longer in storage")
+            self._count(fetched=len(data[constant_key(index)]))
+            self._constants[index] = serde.loads(data[constant_key(index)])
+        return self._constants[index]
+
+    # Commands that go to storage and gateway
+
+    def _perform(self, command: m.Command) -> m.Event | None:
+        """Do one command; if the platform refuses, the run fails and says why."""
+        try:
+            return self._carry_out(command)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run must end with it rather than hang
+            _log.warning("worker %s cannot go on", self._invocation.worker, exc_info=error)
+            self._give_up(platform_failure(self._invocation.worker, error))
+            return m.StopRequested()
+
+    def _carry_out(self, command: m.Command) -> m.Event | None:
+        match command:
+            case m.Fetch(tasks):
+                self._fetch(tasks)
+                return m.Fetched(tasks)
+            case m.Store(task):
+                self._store(task)
+                return m.OutputStored(task)
+            case m.Send():
+                self._send_printed()
+                return m.Reported(self._coordination.report(self._report(command)))
+            case m.Invoke(claims):
+                self._gateway.invoke([self._to_invocation(claim) for claim in claims])
+            case m.Suspend():
+                self._suspend()
+            case m.Fail(_, failure):
+                self._send_printed()
+                if self._coordination.fail(Status.FAILED, failure):
+                    self._clean_up()
+            case m.CleanUp():
+                self._clean_up()
+        return None
+
+    def _fetch(self, tasks: Sequence[int]) -> None:
+        stored = self._coordination.outputs(tasks)
+        large = [task for task in tasks if task in stored and stored[task].inline is None]
+        data = self._objects.get([output_key(task) for task in large]) if large else {}
+        for task in tasks:
+            inline = stored[task].inline if task in stored else None
+            buffer = inline if inline is not None else data.get(output_key(task))
+            if buffer is None:
+                raise RunLost(f"the output of {self._view.graph.label(task)} is no longer in storage")
+            self._load(task, buffer)
+
+    def _load(self, task: int, buffer: serde.Buffer) -> None:
+        try:
+            self._values[task] = serde.loads(buffer)
+        except Exception as error:
+            raise SerializationError(
+                f"the output of {self._view.graph.label(task)} cannot be loaded on worker "
+                f"{self._invocation.worker}: {error!r}"
+            ) from error
+        self._count(fetched=len(buffer))
+
+    def _store(self, task: int) -> None:
+        blob = self._pack(task)
+        try:
+            self._objects.put(output_key(task), blob)
+        except AuguryError as error:
+            raise type(error)(f"the output of {self._view.graph.label(task)}: {error}") from error
+        self._put.append(task)
+        self._count(stored=blob.size_bytes)
+
+    def _report(self, send: m.Send) -> Report:
+        return Report(
+            worker=self._invocation.worker,
+            published=tuple(
+                Published(entry.task, entry.size_bytes, self._inline(entry.task, entry.size_bytes))
+                for entry in send.published
+            ),
+            completions=tuple(self._completion(finished) for finished in send.completions),
+            claims=send.claims,
+            ran=send.ran,
+        )
+
+    def _completion(self, finished: m.Finished) -> Completion:
+        view = self._view
+        sink = finished.task in view.graph.sink_set
+        if not (finished.consumers or finished.keep or sink):
+            return Completion(finished.task)
+        inline = self._inline(finished.task, finished.size_bytes)
+        return Completion(
+            task=finished.task,
+            size_bytes=finished.size_bytes,
+            inline=inline,
+            held=inline is None and not finished.stored,
+            keep=finished.keep,
+            sink=sink,
+            consumers=tuple(Consumer(c, view.needs[c], view.worker_of[c]) for c in finished.consumers),
+        )
+
+    def _inline(self, task: int, size_bytes: int) -> bytes | None:
+        if size_bytes > self._view.inline_bytes:
+            return None
+        self._count(stored=size_bytes)
+        return self._pack(task).join()
+
+    def _count(self, *, stored: int = 0, fetched: int = 0) -> None:
+        with self._tally:
+            self._stored_bytes += stored
+            self._fetched_bytes += fetched
+
+    def _to_invocation(self, claim: Claim) -> Invocation:
+        return Invocation(
+            run_id=self._invocation.run_id,
+            worker=claim.worker,
+            attempt=claim.attempt,
+            resources=claim.resources,
+            tasks=claim.tasks,
+            stamp=self._invocation.stamp,
+        )
+
+    def _suspend(self) -> None:
+        """Ask to give the slot up. The lock is held: nothing may happen between the answer and its effect."""
+        with self._lock:
+            if self._state.suspending:
+                worker, attempt = self._invocation.worker, self._invocation.attempt
+                granted = self._coordination.suspend(worker, attempt, self._cursor, self._view.start_s)
+                self._take(self._state.handle(m.SuspendAnswered(granted)))
+
+    def _clean_up(self) -> None:
+        sinks = self._view.graph.sink_set
+        large = [output_key(task) for task in self._coordination.objects_stored() if task not in sinks]
+        constants = [constant_key(index) for index in range(self._constant_count)]
+        if large or constants:
+            self._objects.delete([*large, *constants])
+        self._coordination.prune()
+
+    def _give_up(self, failure: Failure) -> None:
+        """The platform does not let us go on: tell the client, if that much still works."""
+        try:
+            self._coordination.fail(Status.FAILED, failure.encode())
+        except AuguryError as error:
+            _log.warning("worker %s cannot report its failure: %s", self._invocation.worker, error)
+
+    def _send_printed(self) -> None:
+        printed = self._outlet.drain()
+        if printed:
+            self._coordination.post(CLIENT, printed)
+
+    # Courier
+
+    def _courier(self) -> None:
+        """Do what executors have no time for, and keep time for the core."""
+        progress_due_s = self._started_s + self._pause_s()
+        while True:
+            with self._lock:
+                if not (self._over or self._courier_takes_io):
+                    self._courier_counts = self._state.unreported
+                    self._courier_wake.wait(FLUSH_S if self._courier_counts else self._pause_s())
+                    self._courier_counts = False
+                if self._over:
+                    return
+                command = self._io.popleft() if self._courier_takes_io else None
+                now_s = time.monotonic()
+                progress = now_s >= progress_due_s
+                if self._working and (progress or (self._state.unreported and command is None)):
+                    running_s = now_s - min(self._working.values())
+                    self._take(self._state.handle(m.FlushDue(running_s)))
+                if now_s - self._started_s > LISTEN_AFTER_S:
+                    self._listen()
+            if command is not None:
+                event = self._perform(command)
+                if event is not None:
+                    self._tell(event)
+            if progress:
+                progress_due_s = now_s + self._pause_s()
+                self._try_send_printed()
+
+    def _pause_s(self) -> float:
+        """How long the courier may sleep: less while tasks wait here that others could run."""
+        return min(PROGRESS_S, self._view.start_s) if self._state.queued else PROGRESS_S
+
+    def _try_send_printed(self) -> None:
+        try:
+            self._send_printed()
+        except AuguryError as error:
+            _log.warning("printed text of worker %s is lost: %s", self._invocation.worker, error)
+
+    # Listener
+
+    def _listen(self) -> None:
+        """Begin to read the inbox; the lock is held."""
+        if not self._listening:
+            self._listening = True
+            threading.Thread(target=self._read_inbox, daemon=True).start()
+
+    def _read_inbox(self) -> None:
+        patience_s = self._view.start_s
+        try:
+            while not self._over:
+                cursor, events = self._coordination.read(
+                    self._invocation.worker, self._cursor, min(patience_s, _SLICE_S)
+                )
+                for event in events:
+                    self._hear(event)
+                self._cursor = cursor
+                patience_s = self._view.start_s if events else 2 * patience_s
+                if not events and self._state.idle and self._coordination.progress().starting:
+                    self._offer_slot()
+        except Exception as error:  # noqa: BLE001 - without its inbox the worker would wait for ever; better to fail
+            _log.warning("worker %s cannot read its inbox", self._invocation.worker, exc_info=error)
+            if not self._over:
+                self._give_up(platform_failure(self._invocation.worker, error))
+                self._tell(m.StopRequested())
+
+    def _offer_slot(self) -> None:
+        """We wait, and others cannot start."""
+        with self._lock:
+            sizes = {task: self._pack(task).size_bytes for task in self._state.needed_later()}
+            self._take(self._state.handle(m.WaitedLong(sizes)))
+
+    def _hear(self, event: object) -> None:
+        if isinstance(event, TaskReady):
+            for task, data in event.outputs.items():
+                if task not in self._values:
+                    self._load(task, data)
+            self._tell(m.InputsReady(event.task, tuple(event.outputs)))
+        elif isinstance(event, Stop):
+            self._tell(m.StopRequested())
+
+    # The end
+
+    def _leave(self, leave: m.Leave) -> None:
+        """Tell what this invocation took; take back what was stored for a run that is over."""
+        summary = WorkerSummary(
+            worker=self._invocation.worker,
+            attempt=self._invocation.attempt,
+            cold=self._cold,
+            duration_s=time.monotonic() - self._started_s,
+            memory_mb=self._invocation.resources.memory_mb,
+            tasks=self._ran,
+            stored_bytes=self._stored_bytes,
+            fetched_bytes=self._fetched_bytes,
+            suspended=leave.suspended,
+        )
+        try:
+            self._send_printed()
+            if self._put and leave.status not in (Status.RUNNING, Status.SUCCEEDED):
+                self._objects.delete([output_key(task) for task in self._put])
+            self._coordination.leave(summary)
+        except AuguryError as error:
+            _log.warning("worker %s cannot say that it ended: %s", self._invocation.worker, error)
+
+
+async def _awaited(awaitable: Any) -> Any:
+    return await awaitable

@@ -1,0 +1,106 @@
+"""What a worker knows of a run before it starts: the graph and the plan, and what follows from the two.
+
+The same for every worker of a run, never changed, so that workers of one process share it.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+
+from augury.config import Resources
+from augury.dag.graph import Graph
+from augury.plan.plan import Plan
+from augury.storage.protocols import Claim
+
+
+def planned_name(worker: int) -> str:
+    """The name of a worker that the plan names."""
+    return f"w{worker}"
+
+
+def flexible_name(first_task: int, generation: int = 0) -> str:
+    """The name of a flexible worker: after the task it starts with.
+
+    No two have the same. A task becomes ready once, for one worker. If that one hands it on, the next is of a
+    later generation, and so is whoever gets it from there.
+    """
+    return f"t{first_task}.{generation}" if generation else f"t{first_task}"
+
+
+def generation_of(name: str) -> int:
+    """Which generation a worker is of, by its name."""
+    return int(name.partition(".")[2] or 0)
+
+
+class RunView:
+    """The graph and the plan of a run, as workers look at them.
+
+    Attributes:
+        graph: The workflow.
+        worker_of: For each task, the name of the worker that must run it; empty if it is flexible.
+        resources_of: For each task, what a worker that runs it must have.
+        concurrency: How many workers the platform runs at once.
+        inline_bytes: Up to which size outputs ride inside reports.
+        start_s: How long a worker takes to start while there is room.
+    """
+
+    def __init__(self, graph: Graph, plan: Plan, *, concurrency: int, inline_bytes: int, start_s: float = 1.0) -> None:
+        names = {a.worker: planned_name(a.worker) for a in plan.assignments if a.worker is not None}
+        self.graph = graph
+        self.worker_of: Sequence[str] = [names[a.worker] if a.worker is not None else "" for a in plan.assignments]
+        self.resources_of: Sequence[Resources] = [a.resources for a in plan.assignments]
+        self.concurrency = max(1, concurrency)
+        self.inline_bytes = inline_bytes
+        self.start_s = start_s
+
+    @cached_property
+    def needs(self) -> Sequence[int]:
+        """For each task, how many completions are counted for it in storage.
+
+        Of a flexible task all inputs are; of a planned one only those that other workers produce.
+        """
+        worker_of = self.worker_of
+        return [
+            len(deps) if not worker else sum(worker_of[dep] != worker for dep in deps)
+            for worker, deps in zip(worker_of, self.graph.deps, strict=True)
+        ]
+
+    @cached_property
+    def tasks_of(self) -> dict[str, list[int]]:
+        """For each planned worker, its tasks, ascending."""
+        tasks: dict[str, list[int]] = {}
+        for task, worker in enumerate(self.worker_of):
+            if worker:
+                tasks.setdefault(worker, []).append(task)
+        return tasks
+
+    def group(self, tasks: Sequence[int], groups: int) -> list[list[int]]:
+        """Split tasks into at most so many groups of neighbours, each of tasks that need the same resources."""
+        by_resources: dict[Resources, list[int]] = {}
+        for task in tasks:
+            by_resources.setdefault(self.resources_of[task], []).append(task)
+        result = []
+        for same in by_resources.values():
+            share = max(1, min(len(same), round(groups * len(same) / len(tasks))))
+            bounds = [len(same) * part // share for part in range(share + 1)]
+            result += [same[start:end] for start, end in pairwise(bounds)]
+        return result
+
+    def flexible_claim(self, tasks: Sequence[int], generation: int = 0) -> Claim:
+        """A flexible worker for some ready tasks."""
+        return Claim(flexible_name(tasks[0], generation), tuple(tasks), self.resources_of[tasks[0]])
+
+    def planned_claim(self, worker: str, attempt: int = 1) -> Claim:
+        """A worker that the plan names."""
+        return Claim(worker, (), self.resources_of[self.tasks_of[worker][0]], attempt)
+
+    def initial_claims(self) -> list[Claim]:
+        """The workers that the client starts: for every root its planned worker, or a share of flexible ones.
+
+        In the order of their first task, so that a platform with few slots starts what others wait for.
+        """
+        flexible = [root for root in self.graph.roots if not self.worker_of[root]]
+        planned = {self.worker_of[root]: root for root in reversed(self.graph.roots) if self.worker_of[root]}
+        first = [(root, self.planned_claim(worker)) for worker, root in planned.items()]
+        first += [(group[0], self.flexible_claim(group)) for group in self.group(flexible, self.concurrency)]
+        return [claim for _, claim in sorted(first, key=lambda entry: entry[0])]
