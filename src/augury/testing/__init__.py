@@ -1,0 +1,6 @@
+"""Tools to test workflows and Augury itself without a platform: a virtual one, in which time costs nothing."""
+
+from augury.testing.clock import VirtualClock
+from augury.testing.virtual import Deadlock, InvocationSpan, TaskSpan, VirtualPlatform, VirtualRun
+
+__all__ = ["Deadlock", "InvocationSpan", "TaskSpan", "VirtualClock", "VirtualPlatform", "VirtualRun"]

@@ -1,0 +1,312 @@
+"""A platform in virtual time: whole runs, on the real worker core, in milliseconds.
+
+A workflow runs here as it would on a FaaS platform: workers are claimed, queue for slots, start cold or warm,
+run tasks, report, wake each other, give slots up and leave. Only that nothing takes real time: task
+durations, storage latencies and cold starts are numbers that a test chooses, and a run is the same every time.
+Use it to test a workflow without a platform, a planner without waiting, or to see what a change would bring:
+
+    platform = VirtualPlatform(slots=4, cold_start_s=0.5, latency_s=0.001)
+    run = platform.run_workflow(total, duration_s=lambda task: 2.0)
+    assert run.result == 42
+    assert run.makespan_s < 10
+
+The pieces: `clock` (the heap of what will happen), `gateway` (slots, queue, cold starts), `invocation` (one
+worker: the real core, with commands that take virtual time), and the real storage in memory.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, cast
+
+import msgspec
+
+from augury import serde
+from augury.config import INLINE_BYTES
+from augury.dag.graph import Graph, Workflow, build_workflow
+from augury.dag.program import LoadedProgram, encode
+from augury.dag.refs import fill
+from augury.errors import RunError, TaskFailed
+from augury.plan.plan import Plan, Planner
+from augury.plan.planners.wukong import WukongPlanner
+from augury.storage.memory import MemoryCoordination, MemoryObjects, MemoryStorage
+from augury.storage.protocols import CLIENT, Claim, RunEnded, RunSpec, Status, output_key
+from augury.testing.clock import VirtualClock
+from augury.testing.gateway import Startup, StartupTimes, VirtualGateway
+from augury.testing.invocation import VirtualInvocation
+from augury.testing.spans import InvocationSpan, Recorder, TaskSpan, VirtualRun
+from augury.testing.world import Evaluate, Timing, World
+from augury.worker.view import RunView
+
+__all__ = ["Deadlock", "InvocationSpan", "TaskSpan", "VirtualPlatform", "VirtualRun"]
+
+Durations = Callable[[int], float] | Mapping[int, float] | float
+"""How long tasks take: for each the same, by task (those left out take no time), or computed."""
+
+Sizes = Callable[[int], int] | Mapping[int, int]
+"""How large outputs are said to be, by task; those left out are as large as their pickle."""
+
+
+class Deadlock(RunError):
+    """A run on the virtual platform can make no progress; tells what every worker waits for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualPlatform:
+    """A FaaS platform on which time is a number.
+
+    Args:
+        slots: How many invocations run at once; further ones queue.
+        cold_start_s: How long a new environment takes to start.
+        warm_start_s: How long one that ran before takes.
+        keep_alive_s: How long an environment stays warm.
+        latency_s: One round trip to storage.
+        bandwidth_bytes_s: How fast one worker reads and writes large outputs.
+        inline_bytes: Up to which size outputs ride inside reports.
+        grace_s: How much longer than a cold start a worker may be starting before those that wait for inputs
+            offer their slots.
+        flush_s: How long a finished task may go unreported while others run.
+        progress_s: How often a worker looks how far it is, and whether others could take over some of its work.
+        seed: Draws the order of things that happen at the same moment; without it, the order of asking.
+        check_invariants: Validate every worker after every event; for tests of the worker itself.
+
+    Example:
+        >>> from augury import task
+        >>> @task
+        ... def double(x: int) -> int:
+        ...     return 2 * x
+        >>> run = VirtualPlatform(slots=2).run_workflow(double(double(3)), duration_s=60.0)
+        >>> run.result, run.makespan_s
+        (12, 120.0)
+    """
+
+    slots: int = 8
+    cold_start_s: float = 0.0
+    warm_start_s: float = 0.0
+    keep_alive_s: float = float("inf")
+    latency_s: float = 0.0
+    bandwidth_bytes_s: float = float("inf")
+    inline_bytes: int = INLINE_BYTES
+    grace_s: float = 0.2
+    flush_s: float = 0.001
+    progress_s: float = 0.25
+    seed: int | None = None
+    check_invariants: bool = False
+
+    def run(
+        self,
+        graph: Graph,
+        plan: Plan,
+        evaluate: Evaluate,
+        *,
+        duration_s: Durations = 0.0,
+        size_bytes: Sizes | None = None,
+    ) -> VirtualRun:
+        """Run a graph whose tasks are given by a function.
+
+        Args:
+            graph: The workflow.
+            plan: Who runs what.
+            evaluate: Gives the value of a task, by its id, from the values of its inputs, by theirs. What it
+                raises is the task's failure.
+            duration_s: How long tasks take.
+            size_bytes: How large outputs are said to be, to try out large ones without making them.
+
+        Raises:
+            Deadlock: The run can make no progress.
+            Exception: What a task raised for good; its cause is a `TaskFailed`.
+        """
+        plan.validate(graph)
+        return _Run(self, graph, plan, evaluate, _durations(duration_s), _sizes(size_bytes or {})).run()
+
+    def run_workflow(
+        self,
+        outputs: Any,
+        *,
+        plan: Plan | Planner | None = None,
+        duration_s: Durations = 0.0,
+        size_bytes: Sizes | None = None,
+    ) -> VirtualRun:
+        """Run real tasks, through the same encoding as on a real platform; their functions run in this process.
+
+        Args:
+            outputs: Any nesting of tasks, as for `compute`.
+            plan: A plan, or what makes one; by default every task is flexible.
+            duration_s: How long tasks take, by their id; the time that the functions really take is not seen.
+            size_bytes: How large outputs are said to be.
+
+        Returns:
+            The run; its `result` has the shape of `outputs`.
+        """
+        workflow = build_workflow(outputs)
+        planned = plan if isinstance(plan, Plan) else (plan or WukongPlanner()).plan(workflow.graph)
+        run = self.run(workflow.graph, planned, _calls(workflow), duration_s=duration_s, size_bytes=size_bytes)
+        result = fill(workflow.template, lambda ref: run.values[ref.task], lambda const: const)
+        return replace(run, result=result)
+
+
+def _durations(given: Durations) -> Callable[[int], float]:
+    if isinstance(given, Mapping):
+        return lambda task: given.get(task, 0.0)
+    return given if callable(given) else lambda _: given
+
+
+def _sizes(given: Sizes) -> Callable[[int, int], int]:
+    if isinstance(given, Mapping):
+        return given.get
+    return lambda task, _: given(task)
+
+
+def _calls(workflow: Workflow) -> Evaluate:
+    """Calls the functions of a workflow after they went through their encoding."""
+    program, constants = encode(workflow, shared_files=False)
+    loaded = LoadedProgram(workflow.graph, program)
+
+    def evaluate(task: int, inputs: Mapping[int, Any]) -> Any:
+        args, kwargs = loaded.arguments(task, inputs.__getitem__, lambda index: serde.loads(constants[index].join()))
+        return loaded.function(task)(*args, **kwargs)
+
+    return evaluate
+
+
+class _Run:
+    """One run, from the claims of the client to the last worker that leaves."""
+
+    def __init__(
+        self,
+        platform: VirtualPlatform,
+        graph: Graph,
+        plan: Plan,
+        evaluate: Evaluate,
+        duration_s: Callable[[int], float],
+        size_bytes: Callable[[int, int], int],
+    ) -> None:
+        self._graph = graph
+        self._plan = plan
+        self._clock = VirtualClock(None if platform.seed is None else Random(platform.seed))  # noqa: S311 - no secrets
+        start_s = platform.cold_start_s + platform.grace_s
+        self._view = RunView(
+            graph, plan, concurrency=platform.slots, inline_bytes=platform.inline_bytes, start_s=start_s
+        )
+        storage = MemoryStorage(clock=self._clock, ttl_s=float("inf"))
+        self._coordination: MemoryCoordination = storage.coordination("virtual")
+        self._objects: MemoryObjects = storage.objects("virtual")
+        times = StartupTimes(
+            cold_s=platform.cold_start_s, warm_s=platform.warm_start_s, keep_alive_s=platform.keep_alive_s
+        )
+        self._gateway = VirtualGateway(self._clock, platform.slots, times, self._start)
+        self._recorder = Recorder()
+        self._alive: dict[tuple[str, int], tuple[VirtualInvocation, Callable[[], None]]] = {}
+        self._ended: tuple[float, RunEnded] | None = None
+        self._world = World(
+            clock=self._clock,
+            view=self._view,
+            coordination=self._coordination,
+            objects=self._objects,
+            gateway=self._gateway,
+            recorder=self._recorder,
+            timing=Timing(
+                latency_s=platform.latency_s,
+                bandwidth_bytes_s=platform.bandwidth_bytes_s,
+                start_s=start_s,
+                flush_s=platform.flush_s,
+                progress_s=platform.progress_s,
+            ),
+            evaluate=evaluate,
+            duration_s=duration_s,
+            size_bytes=size_bytes,
+            check_invariants=platform.check_invariants,
+        )
+
+    def run(self) -> VirtualRun:
+        claims = self._view.initial_claims()
+        self._objects.create()
+        self._coordination.create(self._spec(), self._graph.sinks, claims)
+        self._coordination.subscribe(CLIENT, self._hear)
+        self._gateway.invoke(claims)
+        self._clock.run()
+        if self._ended is None or self._alive:
+            raise Deadlock(self._describe())
+        makespan_s, ended = self._ended
+        if ended.status is not Status.SUCCEEDED:
+            raise self._failure(ended)
+        result = self._result(self._sink_values(), makespan_s)
+        self._coordination.remove()
+        self._objects.remove()
+        return result
+
+    def _spec(self) -> RunSpec:
+        return RunSpec(
+            name="virtual",
+            graph=msgspec.msgpack.encode(self._graph),
+            program=b"",
+            plan=self._plan.to_json().encode(),
+            concurrency=self._view.concurrency,
+            inline_bytes=self._view.inline_bytes,
+            start_s=self._view.start_s,
+        )
+
+    def _hear(self) -> None:
+        """The client's inbox has something new: is the run over?"""
+        if self._ended is None and self._coordination.status() is not Status.RUNNING:
+            _, events = self._coordination.read(CLIENT, "0", 0.0)
+            ended = next(event for event in events if isinstance(event, RunEnded))
+            self._ended = (self._clock(), ended)
+
+    def _start(self, claim: Claim, startup: Startup) -> None:
+        invocation = VirtualInvocation(self._world, claim, startup, self._bury)
+        unsubscribe = self._coordination.subscribe(claim.worker, invocation.wake)
+        self._alive[claim.worker, claim.attempt] = (invocation, unsubscribe)
+        invocation.begin()
+
+    def _bury(self, invocation: VirtualInvocation) -> None:
+        _, unsubscribe = self._alive.pop((invocation.claim.worker, invocation.claim.attempt))
+        unsubscribe()
+
+    def _sink_values(self) -> dict[int, Any]:
+        stored = self._coordination.outputs(self._graph.sinks)
+        values = {}
+        for task in self._graph.sinks:
+            data = stored[task].inline
+            key = output_key(task)
+            values[task] = serde.loads(data if data is not None else self._objects.get([key])[key])
+        return values
+
+    def _leftovers(self) -> tuple[int, ...]:
+        others = [task for task in range(len(self._graph)) if task not in self._graph.sink_set]
+        inline = self._coordination.outputs(others)
+        large = self._objects.get([output_key(task) for task in others])
+        return tuple(task for task in others if task in inline or output_key(task) in large)
+
+    def _failure(self, ended: RunEnded) -> Exception:
+        task, error = serde.loads(ended.failure)
+        chain = " → ".join(map(self._graph.label, self._graph.chain_to_sink(task)))
+        error.__cause__ = TaskFailed(f"{self._graph.label(task)} failed: {error!r} ({chain})")
+        return cast("Exception", error)
+
+    def _describe(self) -> str:
+        """What everyone waits for, for whoever has to find out why."""
+        lines = [f"no progress is possible after {self._clock():g} s of virtual time"]
+        for invocation, _ in self._alive.values():
+            lines.append(f"  {invocation.describe()}")
+        lines += [f"  {worker} waits for a slot" for worker in self._gateway.queued]
+        missing = [self._graph.label(t) for t in range(len(self._graph)) if not self._recorder.executions[t]]
+        if missing:
+            more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
+            lines.append(f"  never run: {', '.join(missing[:10])}{more}")
+        return "\n".join(lines)
+
+    def _result(self, values: dict[int, Any], makespan_s: float) -> VirtualRun:
+        return VirtualRun(
+            result=values,
+            values=values,
+            makespan_s=makespan_s,
+            timeline=tuple(self._recorder.timeline),
+            invocations=tuple(self._recorder.invocations),
+            cold_starts=self._gateway.cold_starts,
+            max_concurrent=self._gateway.max_concurrent,
+            stored=dict(self._recorder.stored),
+            executions=dict(self._recorder.executions),
+            reports=self._recorder.reports,
+            leftovers=self._leftovers(),
+        )
