@@ -1,0 +1,77 @@
+"""Augury: a decentralised workflow engine for functions-as-a-service, whose planner learns from history.
+
+Decorate plain functions, compose a workflow, call `.compute()`:
+
+    >>> import augury
+    >>> @augury.task
+    ... def square(x: int) -> int:
+    ...     return x * x
+    >>> @augury.task
+    ... def total(parts: list[int]) -> int:
+    ...     return sum(parts)
+    >>> total([square(i) for i in range(4)]).compute()
+    14
+"""
+
+from augury.api import Task, TaskFunction, compute, task
+from augury.client import Client, set_default_observers
+from augury.config import Resources
+from augury.errors import (
+    AuguryError,
+    DefinitionError,
+    GatewayError,
+    ObjectTooLarge,
+    PlanError,
+    PlatformError,
+    RunCancelled,
+    RunError,
+    RunLost,
+    SerializationError,
+    StorageError,
+    TaskFailed,
+    TaskTimeout,
+    WorkerLost,
+)
+from augury.invoke.embedded.platform import Embedded
+from augury.observation import RunReport
+from augury.observe.progress import default_observers
+from augury.plan.plan import Assignment, Plan, Planner
+from augury.plan.planners.uniform import UniformPlanner
+from augury.plan.planners.wukong import WukongPlanner
+from augury.run import Run
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Assignment",
+    "AuguryError",
+    "Client",
+    "DefinitionError",
+    "Embedded",
+    "GatewayError",
+    "ObjectTooLarge",
+    "Plan",
+    "PlanError",
+    "Planner",
+    "PlatformError",
+    "Resources",
+    "Run",
+    "RunCancelled",
+    "RunError",
+    "RunLost",
+    "RunReport",
+    "SerializationError",
+    "StorageError",
+    "Task",
+    "TaskFailed",
+    "TaskFunction",
+    "TaskTimeout",
+    "UniformPlanner",
+    "WorkerLost",
+    "WukongPlanner",
+    "__version__",
+    "compute",
+    "task",
+]
+
+set_default_observers(default_observers)

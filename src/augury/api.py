@@ -1,0 +1,173 @@
+"""What users write: `@task`, `.compute()`, `.plan()`, `.map()`, `compute()`."""
+
+import functools
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from augury.client import current_client, make_plan
+from augury.dag.task import Function, TaskNode, TaskOptions
+from augury.errors import DefinitionError
+from augury.plan.plan import Plan, Planner
+from augury.run import Run
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+S = TypeVar("S")
+
+
+class Task(TaskNode[R_co]):
+    """One call of a decorated function, to be run later.
+
+    Pass it to other tasks: directly, or at any depth in lists, tuples, dicts, sets and dataclasses.
+
+    Example:
+        >>> from augury import task
+        >>> @task
+        ... def double(x: int) -> int:
+        ...     return 2 * x
+        >>> double(double(3))
+        <task double, not run yet>
+    """
+
+    __slots__ = ()
+
+    def compute(self, *, name: str | None = None, plan: Plan | None = None) -> R_co:
+        """Run the workflow behind this task and wait for its value.
+
+        Uses the client of the enclosing `with Client(…)`, or else the embedded platform.
+
+        Args:
+            name: The workflow's name; by default that of its last function.
+            plan: A plan to carry out; by default the client's planner makes one.
+
+        Raises:
+            Exception: What a task raised, as it raised it; its cause tells which task, and where.
+
+        Example:
+            >>> from augury import task
+            >>> @task
+            ... def double(x: int) -> int:
+            ...     return 2 * x
+            >>> double(double(3)).compute()
+            12
+        """
+        return current_client().compute(self, name=name, plan=plan)  # type: ignore[no-any-return]
+
+    def submit(self, *, name: str | None = None, plan: Plan | None = None) -> Run[R_co]:
+        """Start the workflow behind this task and return at once."""
+        return current_client().submit(self, name=name, plan=plan)
+
+    def plan(self, *, planner: Planner | None = None) -> Plan:
+        """Plan the workflow behind this task without running it."""
+        return make_plan(self, planner if planner is not None else current_client().planner)
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        return self.submit().__await__()
+
+
+class TaskFunction(Generic[P, R_co]):
+    """A decorated function: calling it makes a task.
+
+    Attributes:
+        fn: The plain function.
+    """
+
+    fn: Callable[..., Any]
+
+    def __init__(self, fn: Callable[..., Any], options: TaskOptions) -> None:
+        self.fn = fn
+        self._options = options
+        self._function = Function(fn, options, self)
+        functools.update_wrapper(self, fn)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Task[R_co]:
+        """Make a task; the arguments are checked against the function's signature now."""
+        self._function.check_call(args, kwargs)
+        return Task(self._function, args, kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., Any]:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<task function {self._function.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TaskFunction, (self.fn, self._options)
+
+    def map(self, *iterables: Iterable[Any], **kwargs: Any) -> list[Task[R_co]]:
+        """One task per element, as `map` would call the function.
+
+        Example:
+            >>> from augury import compute, task
+            >>> @task
+            ... def double(x: int) -> int:
+            ...     return 2 * x
+            >>> compute(*double.map(range(3)))
+            (0, 2, 4)
+        """
+        return [self(*args, **kwargs) for args in zip(*iterables, strict=False)]
+
+
+@overload
+def task(fn: Callable[P, Coroutine[Any, Any, S]], /) -> TaskFunction[P, S]: ...
+@overload
+def task(fn: Callable[P, S], /) -> TaskFunction[P, S]: ...
+@overload
+def task(
+    *,
+    retries: int = 0,
+    timeout_s: float | None = None,
+    memory_mb: int | None = None,
+    optimizations: Iterable[Any] = (),
+) -> Callable[[Callable[P, S]], TaskFunction[P, S]]: ...
+def task(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    retries: int = 0,
+    timeout_s: float | None = None,
+    memory_mb: int | None = None,
+    optimizations: Iterable[Any] = (),
+) -> Any:
+    """Make a function a task function: its calls run later, on workers.
+
+    Args:
+        fn: The function; `@task` and `@task(…)` both work. It may be `async`.
+        retries: How often a call that raised is tried again.
+        timeout_s: How many seconds one try may take.
+        memory_mb: The least memory that a call needs.
+        optimizations: Optimizations to use for these tasks whatever the planner chooses.
+
+    Example:
+        >>> from augury import task
+        >>> @task(retries=2, timeout_s=30, memory_mb=512)
+        ... def total(*parts: int) -> int:
+        ...     return sum(parts)
+        >>> total(1, total(2, 3)).compute()
+        6
+    """
+    if fn is not None and not callable(fn):
+        raise DefinitionError(f"@task decorates a function, not {fn!r}; options are given by keyword: @task(retries=2)")
+    options = TaskOptions(retries=retries, timeout_s=timeout_s, memory_mb=memory_mb, optimizations=tuple(optimizations))
+    return TaskFunction(fn, options) if fn is not None else lambda function: TaskFunction(function, options)
+
+
+def compute(*outputs: Any, name: str | None = None) -> tuple[Any, ...]:
+    """Run one workflow for several tasks, or nestings of tasks, and wait for their values.
+
+    Args:
+        outputs: Tasks, or lists, tuples, dicts, sets and dataclasses that hold tasks.
+        name: The workflow's name; by default that of its last function.
+
+    Returns:
+        The outputs with values in place of tasks.
+
+    Example:
+        >>> from augury import compute, task
+        >>> @task
+        ... def double(x: int) -> int:
+        ...     return 2 * x
+        >>> compute(double(1), {"x": double(2)})
+        (2, {'x': 4})
+    """
+    return current_client().compute(outputs, name=name)  # type: ignore[no-any-return]

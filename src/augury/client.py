@@ -1,0 +1,230 @@
+"""A client knows a platform and a planner, and starts runs.
+
+`.compute()` uses the client of the enclosing `with Client(…)`, or else one of the embedded platform that
+is started once per process, when it is first needed, and ends with it.
+"""
+
+import asyncio
+import atexit
+import contextvars
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from augury.config import StorageConfig
+from augury.dag.graph import build_workflow
+from augury.errors import DefinitionError, PlatformError
+from augury.invoke.embedded.platform import Embedded
+from augury.invoke.http_gateway import HttpGateway
+from augury.observation import Observer
+from augury.plan.plan import Plan, Planner
+from augury.plan.planners.wukong import WukongPlanner
+from augury.run import Platform, Run, RunWatch
+from augury.storage.opening import open_storage
+
+_TOKEN_VARIABLE = "AUGURY_TOKEN"  # noqa: S105 - the variable's name, not a token
+
+
+class _Defaults:
+    """What clients use unless they are told otherwise; set once by the package itself."""
+
+    observers: Callable[[], Sequence[Observer]] = staticmethod(lambda: ())
+
+
+def set_default_observers(factory: Callable[[], Sequence[Observer]]) -> None:
+    """Choose who is told of runs of clients that were given no observers."""
+    _Defaults.observers = staticmethod(factory)
+
+
+class Client:
+    """Runs workflows on a platform.
+
+    Without arguments it starts the embedded platform on this machine when it is first needed.
+
+    Args:
+        redis: The address of a Redis that workers use too, such as `redis://:password@host:6379/0`.
+        gateway: The address of a gateway whose workers use that Redis.
+        token: What the gateway demands; by default the environment variable AUGURY_TOKEN.
+        planner: What makes plans; by default flexible workers of one configuration.
+        platform: Settings of the embedded platform, if it is used.
+        observers: Who is told of runs; by default progress and a short report on standard error.
+
+    Example:
+        >>> from augury import Client, Embedded, task
+        >>> @task
+        ... def add(a: int, b: int) -> int:
+        ...     return a + b
+        >>> with Client(platform=Embedded(slots=2), observers=[]) as client:
+        ...     client.submit(add(add(1, 2), 3), name="sum").result()
+        6
+    """
+
+    def __init__(
+        self,
+        *,
+        redis: str | None = None,
+        gateway: str | None = None,
+        token: str | None = None,
+        planner: Planner | None = None,
+        platform: Embedded | None = None,
+        observers: Sequence[Observer] | None = None,
+    ) -> None:
+        if gateway is not None and redis is None:
+            raise DefinitionError("Client(gateway=…) also needs redis=…: the address of the Redis that its workers use")
+        if gateway is not None and platform is not None:
+            raise DefinitionError("Client takes a gateway or an embedded platform, not both")
+        self._redis = redis
+        self._gateway_url = gateway
+        self._token = token or os.environ.get(_TOKEN_VARIABLE, "")
+        self._embedded = platform or Embedded()
+        self.planner: Planner = planner or WukongPlanner()
+        self._observers = list(_Defaults.observers() if observers is None else observers)
+        self._lock = threading.Lock()
+        self._platform: Platform | None = None
+        self._watches: set[RunWatch] = set()
+        self._closed = False
+        self._entered: contextvars.Token[Client | None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Client of {self._gateway_url or 'the embedded platform'}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise DefinitionError("a Client cannot be given to a task: it belongs to the process that made it")
+
+    # What users call
+
+    def submit(self, outputs: Any, *, name: str | None = None, plan: Plan | None = None) -> Run[Any]:
+        """Start a run of the workflow behind a task, or behind any nesting of tasks.
+
+        Args:
+            outputs: What to compute: a task, or lists, tuples, dicts, sets and dataclasses of tasks.
+            name: The workflow's name; by default that of its last function.
+            plan: A plan to carry out; by default the planner makes one.
+        """
+        started_s = time.monotonic()
+        workflow = build_workflow(outputs)
+        chosen = plan if plan is not None else self.planner.plan(workflow.graph)
+        chosen.validate(workflow.graph)
+        platform = self._open()
+        run_id = secrets.token_hex(8)
+        run_name = name or workflow.graph.info(workflow.graph.sinks[-1]).name
+        watch = RunWatch(run_id, run_name, workflow, platform, self._observers, started_s)
+        watch.start(chosen)
+        with self._lock:
+            self._watches = {other for other in self._watches if not other.settled.done()} | {watch}
+        return Run(run_id=run_id, name=run_name, plan=chosen, watch=watch)
+
+    def compute(self, outputs: Any, *, name: str | None = None, plan: Plan | None = None) -> Any:
+        """Run a workflow and wait for its value; as `submit(…).result()`, and then the report is out too."""
+        run = self.submit(outputs, name=name, plan=plan)
+        try:
+            return run.result()
+        finally:
+            if run.done():
+                run.report()
+
+    def plan(self, outputs: Any) -> Plan:
+        """Plan a workflow without running it."""
+        return make_plan(outputs, self.planner)
+
+    def close(self) -> None:
+        """Let the platform go. Runs that are not over are cancelled if the platform is the embedded one."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            platform, self._platform = self._platform, None
+            watches = list(self._watches)
+        for watch in watches:
+            if platform is not None and platform.embedded is not None and not watch.value.done():
+                watch.cancel()
+        for watch in watches:
+            watch.join()
+        if platform is not None:
+            platform.close()
+
+    # Being a context
+
+    def __enter__(self) -> Self:
+        self._entered = _current.set(self)
+        _entered.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self in _entered:
+            _entered.remove(self)
+        if self._entered is not None:
+            _current.reset(self._entered)
+            self._entered = None
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self in _entered:
+            _entered.remove(self)
+        await asyncio.to_thread(self.close)
+
+    def _open(self) -> Platform:
+        with self._lock:
+            if self._closed:
+                raise PlatformError("this client is closed; make a new one")
+            if self._platform is None:
+                self._platform = self._start_platform()
+            return self._platform
+
+    def _start_platform(self) -> Platform:
+        if self._gateway_url is None:
+            embedded = self._embedded.start(redis=self._redis)
+            return Platform(open_storage(embedded.storage_config), embedded.gateway(), embedded.limits, embedded)
+        storage = open_storage(StorageConfig(redis=self._redis or ""))
+        storage.ping()
+        gateway = HttpGateway(self._gateway_url, self._token)
+        return Platform(storage, gateway, gateway.limits(), None)
+
+
+def make_plan(outputs: Any, planner: Planner) -> Plan:
+    """Plan the workflow behind any nesting of tasks."""
+    graph = build_workflow(outputs).graph
+    plan = planner.plan(graph)
+    plan.validate(graph)
+    return plan
+
+
+# The client that `.compute()` uses
+
+_current: contextvars.ContextVar[Client | None] = contextvars.ContextVar("augury_client", default=None)
+_entered: list[Client] = []
+_default: dict[int, Client] = {}
+_default_lock = threading.Lock()
+
+
+def current_client() -> Client:
+    """The client of the innermost `with Client(…)`, or else one of the embedded platform, started once per process."""
+    chosen = _current.get()
+    if chosen is not None:
+        return chosen
+    if _entered:
+        return _entered[-1]
+    with _default_lock:
+        client = _default.get(os.getpid())
+        if client is None:
+            _default.clear()  # of the process that this one was forked from
+            client = _default[os.getpid()] = Client()
+        return client
+
+
+@atexit.register
+def _close_default() -> None:
+    client = _default.pop(os.getpid(), None)
+    if client is not None:
+        client.close()

@@ -1,0 +1,407 @@
+"""One run, as the user's machine sees it: started, watched, fetched, tidied up.
+
+upload ─▶ start the first workers ─▶ listen to the client's inbox ─▶ fetch the sinks ─▶ remove what is left
+
+A thread per run does the listening, so runs go on while the user does other things. What can be seen of a
+run goes to observers as events.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Generic, NoReturn, TypeVar
+
+from augury import serde
+from augury.config import INLINE_BYTES
+from augury.dag.graph import Graph, Workflow
+from augury.dag.program import encode, own_modules
+from augury.dag.refs import Const, fill
+from augury.errors import AuguryError, DefinitionError, RunCancelled, RunError, RunLost, StorageError
+from augury.invoke.embedded.platform import EmbeddedPlatform
+from augury.invoke.gateway import Gateway, Invocation, Limits
+from augury.observation import Observer, RunEvent, RunFinished, RunProgressed, RunReport, RunStarted, TaskPrinted
+from augury.plan.plan import Plan
+from augury.storage.protocols import (
+    CLIENT,
+    Claim,
+    Coordination,
+    Event,
+    Objects,
+    Printed,
+    RunEnded,
+    RunSpec,
+    Status,
+    Stop,
+    Storage,
+    WorkerLeft,
+    WorkerSummary,
+    constant_key,
+    output_key,
+)
+from augury.worker.failure import decode_failure, to_exception
+from augury.worker.view import RunView
+
+T_co = TypeVar("T_co", covariant=True)
+
+_log = logging.getLogger(__name__)
+
+_PROGRESS_S = 0.1
+_SETTLE_S = 2.0
+
+
+class Platform:
+    """An open platform: storage, gateway, and what it can do."""
+
+    def __init__(self, storage: Storage, gateway: Gateway, limits: Limits, embedded: EmbeddedPlatform | None) -> None:
+        self.storage = storage
+        self.gateway = gateway
+        self.limits = limits
+        self.embedded = embedded
+
+    @property
+    def object_dir(self) -> str:
+        """Where large objects are, if client and workers share memory; else empty."""
+        return self.embedded.storage_config.object_dir if self.embedded is not None else ""
+
+    def close(self) -> None:
+        """Let everything go; the embedded platform ends."""
+        self.gateway.close()
+        self.storage.close()
+        if self.embedded is not None:
+            self.embedded.close()
+
+
+class Run(Generic[T_co]):
+    """One execution of a workflow.
+
+    Made by `Client.submit`. `run.result()` waits for the value, and so does `await run`.
+
+    Attributes:
+        run_id: Its id, unique everywhere.
+        name: The workflow's name.
+        plan: The plan that its workers carry out.
+    """
+
+    def __init__(self, *, run_id: str, name: str, plan: Plan, watch: "RunWatch") -> None:
+        self.run_id = run_id
+        self.name = name
+        self.plan = plan
+        self._watch = watch
+
+    def __repr__(self) -> str:
+        return f"<run {self.run_id} of {self.name}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise DefinitionError(
+            f"run {self.name} ({self.run_id}) is the handle of one client's run and cannot be given to a task or to "
+            "another client: pass run.result(), or the task itself"
+        )
+
+    @property
+    def status(self) -> str:
+        """`running`, `succeeded`, `failed`, `cancelled`, or `gone` if the storage no longer knows the run."""
+        return str(self._watch.status())
+
+    def done(self) -> bool:
+        """Whether the run is over."""
+        return self._watch.value.done()
+
+    def result(self, timeout: float | None = None) -> T_co:
+        """Wait for the value.
+
+        Args:
+            timeout: How many seconds to wait at most.
+
+        Raises:
+            TimeoutError: It took longer; the run goes on.
+            Exception: What a task raised, as it raised it; its cause tells which task, and where.
+            RunError: The run ended without a value in another way.
+        """
+        try:
+            value: T_co = self._watch.value.result(timeout)
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        except TimeoutError:
+            if self._watch.value.done():
+                raise
+            raise TimeoutError(f"run {self.name} ({self.run_id}) is not over after {timeout} s; it goes on") from None
+        return value
+
+    def cancel(self) -> bool:
+        """End the run; whether it was still running."""
+        return self._watch.cancel()
+
+    def report(self, timeout: float | None = None) -> RunReport:
+        """Wait for the end and tell what the run took.
+
+        Raises:
+            TimeoutError: The run is not over yet.
+        """
+        return self._watch.settled.result(timeout)
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> T_co:
+        try:
+            return await asyncio.wrap_future(self._watch.value)
+        except asyncio.CancelledError:
+            if not self._watch.value.done():
+                await asyncio.to_thread(self.cancel)
+            raise
+
+
+class RunWatch:
+    """What the client does for one run: start it, listen, fetch the value, tidy up.
+
+    Attributes:
+        value: Will hold the value, or what went wrong.
+        settled: Will hold the report, once the workers have left and the run is removed.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        name: str,
+        workflow: Workflow,
+        platform: Platform,
+        observers: Sequence[Observer],
+        started_s: float,
+    ) -> None:
+        self.value: Future[Any] = Future()
+        self.settled: Future[RunReport] = Future()
+        self._run_id = run_id
+        self._name = name
+        self._graph: Graph = workflow.graph
+        self._template = workflow.template
+        self._workflow: Workflow | None = workflow
+        self._platform = platform
+        self._coordination: Coordination = platform.storage.coordination(run_id)
+        self._objects: Objects = platform.storage.objects(run_id)
+        self._observers = observers
+        self._started_s = started_s
+        self._makespan_s = 0.0
+        self._status = Status.RUNNING
+        self._summaries: list[WorkerSummary] = []
+        self._cursor = "0"
+        self._thread = threading.Thread(target=self._watch, name=f"augury-run-{run_id}", daemon=True)
+        self.value.set_running_or_notify_cancel()
+        self.settled.set_running_or_notify_cancel()
+
+    # Starting
+
+    def start(self, plan: Plan) -> None:
+        """Upload everything and start the first workers."""
+        workflow, self._workflow = self._workflow, None  # the calls may hold large values: let them go
+        if workflow is None:
+            raise RunError(f"run {self._run_id} was started before")
+        limits = self._platform.limits
+        program, constants = encode(workflow, shared_files=limits.shares_files)
+        view = RunView(self._graph, plan, concurrency=limits.concurrency, inline_bytes=INLINE_BYTES)
+        claims = view.initial_claims()
+        spec = RunSpec(
+            name=self._name,
+            graph=self._graph.encode(),
+            program=program.encode(),
+            plan=plan.encode(),
+            concurrency=limits.concurrency,
+            inline_bytes=INLINE_BYTES,
+            sys_path=_import_folders() if limits.shares_files else (),
+            start_s=limits.start_s,
+            object_dir=self._platform.object_dir,
+        )
+        self._tell(RunStarted(self._run_id, self._name, len(self._graph)))
+        try:
+            self._objects.create()
+            for index, blob in enumerate(constants):
+                self._objects.put(constant_key(index), blob)
+            self._coordination.create(spec, self._graph.sinks, claims)
+            self._platform.gateway.invoke(self._invocations(claims))
+        except BaseException:
+            self._remove()
+            raise
+        self._thread.start()
+
+    def _invocations(self, claims: Sequence[Claim]) -> list[Invocation]:
+        stamp = _code_stamp() if self._platform.limits.shares_files else ""
+        return [
+            Invocation(
+                run_id=self._run_id,
+                worker=claim.worker,
+                attempt=claim.attempt,
+                resources=claim.resources,
+                tasks=claim.tasks,
+                stamp=stamp,
+            )
+            for claim in claims
+        ]
+
+    # Asking
+
+    def status(self) -> Status:
+        """Where the run stands."""
+        if self.value.done():
+            return self._status
+        try:
+            return self._coordination.status()
+        except StorageError:
+            return Status.GONE
+
+    def cancel(self) -> bool:
+        """End the run, and the workers that the platform can reach."""
+        if self.value.done():
+            return False
+        try:
+            ended = self._coordination.fail(Status.CANCELLED, b"")
+        finally:
+            self._platform.gateway.stop(self._run_id)
+        return ended
+
+    def join(self) -> None:
+        """Wait until everything of an ended run is tidied up."""
+        if self.value.done():
+            self._thread.join(_SETTLE_S + 1)
+
+    # Watching
+
+    def _watch(self) -> None:
+        """The life of the watching thread."""
+        ended: RunEnded | None = None
+        try:
+            ended = self._await_end()
+            self._makespan_s = time.monotonic() - self._started_s
+            self._status = ended.status
+            self._resolve(ended)
+        except BaseException as error:  # noqa: BLE001 - whatever happens, the user who waits must learn of it
+            self._status = Status.GONE if isinstance(error, AuguryError) else Status.FAILED
+            if not self.value.done():
+                self.value.set_exception(error)
+        self._settle(reachable=ended is not None)
+
+    def _await_end(self) -> RunEnded:
+        pause_s = _PROGRESS_S if self._observers else 1.0
+        while True:
+            for event in self._read(pause_s):
+                if isinstance(event, RunEnded):
+                    return event
+                if isinstance(event, Stop):
+                    raise RunLost(f"run {self._name} ({self._run_id}) is no longer in storage: removed or expired")
+            self._tell_progress()
+
+    def _read(self, timeout_s: float) -> list[Event]:
+        """The next events of the client's inbox, with what concerns only observers done."""
+        self._cursor, events = self._coordination.read(CLIENT, self._cursor, timeout_s)
+        for event in events:
+            if isinstance(event, Printed):
+                label = self._graph.label(event.task)
+                self._tell(TaskPrinted(self._run_id, label, event.stream, event.text))
+            elif isinstance(event, WorkerLeft):
+                self._summaries.append(event.summary)
+        return events
+
+    def _tell_progress(self) -> None:
+        if self._observers:
+            progress = self._coordination.progress()
+            elapsed_s = time.monotonic() - self._started_s
+            self._tell(RunProgressed(self._run_id, progress.ran, progress.invocations, progress.starting, elapsed_s))
+
+    def _resolve(self, ended: RunEnded) -> None:
+        if ended.status is Status.SUCCEEDED:
+            self.value.set_result(self._fetch())
+        elif ended.status is Status.CANCELLED:
+            self.value.set_exception(RunCancelled(f"run {self._name} ({self._run_id}) was cancelled"))
+        else:
+            self.value.set_exception(to_exception(decode_failure(ended.failure), self._graph))
+
+    def _fetch(self) -> Any:
+        """The value that the user asked for."""
+        stored = self._coordination.outputs(self._graph.sinks)
+        large = [output_key(task) for task, output in stored.items() if output.inline is None]
+        data = self._objects.get(large) if large else {}
+        values: dict[int, Any] = {}
+        for task in self._graph.sinks:
+            inline = stored[task].inline if task in stored else None
+            buffer = inline if inline is not None else data.get(output_key(task))
+            if buffer is None:
+                raise RunLost(f"the result of {self._graph.label(task)} is no longer in storage")
+            values[task] = serde.loads(buffer)
+        return fill(self._template, lambda ref: values[ref.task], _no_constant)
+
+    # The end
+
+    def _settle(self, *, reachable: bool) -> None:
+        """Wait a moment for the workers to leave, remove the run, report."""
+        invocations = len(self._summaries)
+        try:
+            if reachable:
+                invocations = self._await_workers()
+            self._remove()
+        except AuguryError:
+            pass  # the value is out, or its error is; keys that could not be removed expire
+        report = self._report(invocations)
+        try:
+            self._tell(RunFinished(self._run_id, str(self._status), report))
+        finally:
+            self.settled.set_result(report)
+
+    def _await_workers(self) -> int:
+        invocations = self._coordination.progress().invocations
+        deadline_s = time.monotonic() + _SETTLE_S
+        while len(self._summaries) < invocations and time.monotonic() < deadline_s:
+            self._read(deadline_s - time.monotonic())
+        return invocations
+
+    def _remove(self) -> None:
+        self._coordination.remove()
+        self._objects.remove()
+
+    def _report(self, invocations: int) -> RunReport:
+        summaries = self._summaries
+        return RunReport(
+            run_id=self._run_id,
+            name=self._name,
+            status=str(self._status),
+            tasks=len(self._graph),
+            workers=len({summary.worker for summary in summaries}),
+            invocations=invocations,
+            cold_starts=sum(summary.cold for summary in summaries),
+            makespan_s=self._makespan_s,
+            gb_seconds=sum(summary.duration_s * summary.memory_mb / 1024 for summary in summaries),
+            stored_bytes=sum(summary.stored_bytes for summary in summaries),
+            fetched_bytes=sum(summary.fetched_bytes for summary in summaries),
+        )
+
+    def _tell(self, event: RunEvent) -> None:
+        for observer in self._observers:
+            try:
+                observer.on_event(event)
+            except Exception:  # noqa: BLE001 - who watches must not harm what is watched
+                _log.exception("an observer of run %s failed; the run goes on", self._run_id)
+
+
+def _no_constant(const: Const) -> NoReturn:
+    raise RunError(f"the result holds constant {const.index}, which only arguments can")
+
+
+def _import_folders() -> tuple[str, ...]:
+    """Where the user's modules are imported from, for workers that share the client's files."""
+    return tuple(str(Path(folder or ".").resolve()) for folder in sys.path)
+
+
+def _code_stamp() -> str:
+    """Changes when a module of the user's changes, so that no warm worker runs what it imported before."""
+    digest = hashlib.blake2b(digest_size=8)
+    for file in sorted(str(module.__file__) for module in own_modules()):
+        try:
+            digest.update(f"{file}:{os.stat(file).st_mtime_ns};".encode())
+        except OSError:
+            digest.update(f"{file}:gone;".encode())
+    return digest.hexdigest()
