@@ -4,9 +4,10 @@
 is started once per process, when it is first needed, and ends with it.
 """
 
-import asyncio
 import atexit
 import contextvars
+import importlib
+import logging
 import os
 import secrets
 import threading
@@ -24,7 +25,9 @@ from augury.observation import Observer
 from augury.plan.plan import Plan, Planner
 from augury.plan.planners.wukong import WukongPlanner
 from augury.run import Platform, Run, RunWatch
-from augury.storage.opening import open_storage
+from augury.storage.opening import load_driver, open_storage
+
+_log = logging.getLogger(__name__)
 
 _TOKEN_VARIABLE = "AUGURY_TOKEN"  # noqa: S105 - the variable's name, not a token
 
@@ -172,7 +175,7 @@ class Client:
     ) -> None:
         if self in _entered:
             _entered.remove(self)
-        await asyncio.to_thread(self.close)
+        await importlib.import_module("augury.awaiting").do_in_thread(self.close)
 
     def _open(self) -> Platform:
         with self._lock:
@@ -184,7 +187,11 @@ class Client:
 
     def _start_platform(self) -> Platform:
         if self._gateway_url is None:
+            threading.Thread(target=load_driver, daemon=True).start()  # while the platform starts
             embedded = self._embedded.start(redis=self._redis)
+            for note in embedded.notes:
+                unenforced = self._embedded.enforce_limits and "not enforced" in note
+                _log.log(logging.WARNING if unenforced else logging.INFO, "embedded platform: %s", note)
             return Platform(open_storage(embedded.storage_config), embedded.gateway(), embedded.limits, embedded)
         storage = open_storage(StorageConfig(redis=self._redis or ""))
         storage.ping()

@@ -26,7 +26,7 @@ class Resources(msgspec.Struct, frozen=True, order=True):
     """
 
     cpus: float = 1.0
-    memory_mb: int = 512
+    memory_mb: int = 2048
 
     def __post_init__(self) -> None:
         if not is_positive(self.cpus):

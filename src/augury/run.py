@@ -6,8 +6,8 @@ A thread per run does the listening, so runs go on while the user does other thi
 run goes to observers as events.
 """
 
-import asyncio
 import hashlib
+import importlib
 import logging
 import os
 import sys
@@ -148,15 +148,9 @@ class Run(Generic[T_co]):
         return self._watch.settled.result(timeout)
 
     def __await__(self) -> Generator[Any, None, T_co]:
-        return self._wait().__await__()
-
-    async def _wait(self) -> T_co:
-        try:
-            return await asyncio.wrap_future(self._watch.value)
-        except asyncio.CancelledError:
-            if not self._watch.value.done():
-                await asyncio.to_thread(self.cancel)
-            raise
+        awaiting = importlib.import_module("augury.awaiting")
+        value: Generator[Any, None, T_co] = awaiting.wait_for_value(self._watch.value, self.cancel).__await__()
+        return value
 
 
 class RunWatch:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from augury.dag.graph import Graph, build_workflow
@@ -17,7 +17,7 @@ from augury.plan.planners.uniform import UniformPlanner
 from augury.plan.planners.wukong import WukongPlanner
 from augury.testing import VirtualPlatform
 from tests import strategies
-from tests.worker.random_runs import Case, cases, evaluate, expected_values, platforms, random_runs
+from tests.worker.random_runs import EXAMPLES, Case, cases, evaluate, expected_values, platforms, random_runs
 from tests.worker.shapes import graph_of, plan_of
 
 
@@ -27,7 +27,7 @@ def test_results_are_those_of_one_task_after_the_other(case: Case) -> None:
     assert case.run.values == expected_values(case.graph)
 
 
-@random_runs
+@settings(random_runs, max_examples=EXAMPLES or 50)
 @given(strategies.workflows(), platforms(), st.data())
 def test_workflows_of_real_tasks_come_to_what_one_process_would(
     outputs: Any, platform: VirtualPlatform, data: st.DataObject

@@ -1,8 +1,10 @@
 """From settings to an open storage."""
 
+import importlib
+from types import ModuleType
+
 from augury.config import StorageConfig
 from augury.storage.protocols import Storage
-from augury.storage.redis import RedisStorage
 
 
 def open_storage(config: StorageConfig) -> Storage:
@@ -11,4 +13,10 @@ def open_storage(config: StorageConfig) -> Storage:
     Raises:
         StorageError: The address is none.
     """
-    return RedisStorage(config)
+    storage: Storage = load_driver().RedisStorage(config)
+    return storage
+
+
+def load_driver() -> ModuleType:
+    """Import what talks to the storage: when it is first needed, since it takes long and many programs do not."""
+    return importlib.import_module("augury.storage.redis")
