@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("invoke",),
     ("worker",),
     ("run",),
-    ("client",),
+    ("awaiting", "client"),
     ("api",),
     ("observe", "integrations"),
     ("__init__",),

@@ -192,11 +192,13 @@ class Client:
             for note in embedded.notes:
                 unenforced = self._embedded.enforce_limits and "not enforced" in note
                 _log.log(logging.WARNING if unenforced else logging.INFO, "embedded platform: %s", note)
-            return Platform(open_storage(embedded.storage_config), embedded.gateway(), embedded.limits, embedded)
-        storage = open_storage(StorageConfig(redis=self._redis or ""))
+            config = embedded.storage_config
+            return Platform(open_storage(config), config.redis, embedded.gateway(), embedded.limits, embedded)
+        address = self._redis or ""
+        storage = open_storage(StorageConfig(redis=address))
         storage.ping()
         gateway = HttpGateway(self._gateway_url, self._token)
-        return Platform(storage, gateway, gateway.limits(), None)
+        return Platform(storage, address, gateway, gateway.limits(), None)
 
 
 def make_plan(outputs: Any, planner: Planner) -> Plan:

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
 from augury import serde
-from augury.config import INLINE_BYTES
+from augury.config import INLINE_BYTES, public_address
 from augury.dag.graph import Graph, Workflow
 from augury.dag.program import encode, own_modules
 from augury.dag.refs import Const, fill
 from augury.errors import AuguryError, DefinitionError, RunCancelled, RunError, RunLost, StorageError
 from augury.invoke.embedded.platform import EmbeddedPlatform
 from augury.invoke.gateway import Gateway, Invocation, Limits
+from augury.invoke.http_gateway import HttpGateway
 from augury.observation import Observer, RunEvent, RunFinished, RunProgressed, RunReport, RunStarted, TaskPrinted
 from augury.plan.plan import Plan
 from augury.storage.protocols import (
@@ -57,18 +58,44 @@ _SETTLE_S = 2.0
 
 
 class Platform:
-    """An open platform: storage, gateway, and what it can do."""
+    """An open platform: storage, gateway, and what it can do.
 
-    def __init__(self, storage: Storage, gateway: Gateway, limits: Limits, embedded: EmbeddedPlatform | None) -> None:
+    Args:
+        storage: Where runs keep their data; `address`: where that is, for messages.
+        gateway: What starts workers.
+        limits: What it can do.
+        embedded: The embedded platform, if it is one; its workers have the storage that it gave us.
+    """
+
+    def __init__(
+        self, storage: Storage, address: str, gateway: HttpGateway, limits: Limits, embedded: EmbeddedPlatform | None
+    ) -> None:
         self.storage = storage
-        self.gateway = gateway
+        self.gateway: Gateway = gateway
         self.limits = limits
         self.embedded = embedded
+        self._address = address
+        self._to_check: HttpGateway | None = gateway if embedded is None else None
 
     @property
     def object_dir(self) -> str:
         """Where large objects are, if client and workers share memory; else empty."""
         return self.embedded.storage_config.object_dir if self.embedded is not None else ""
+
+    def check_storage(self, run_id: str) -> None:
+        """Make sure, with the first run, that workers have the same storage: else they would find nothing to do.
+
+        Raises:
+            StorageError: They have another.
+        """
+        if self._to_check is None:
+            return
+        if self._to_check.run_status(run_id) == Status.GONE:
+            raise StorageError(
+                f"the workers of {self._to_check!r} use another Redis than {public_address(self._address)}: "
+                "give the client the address of theirs"
+            )
+        self._to_check = None
 
     def close(self) -> None:
         """Let everything go; the embedded platform ends."""
@@ -184,7 +211,9 @@ class RunWatch:
         self._started_s = started_s
         self._makespan_s = 0.0
         self._status = Status.RUNNING
-        self._summaries: list[WorkerSummary] = []
+        self._summaries: dict[
+            tuple[str, int], WorkerSummary
+        ] = {}  # a gateway may tell of a worker that also told itself
         self._cursor = "0"
         self._thread = threading.Thread(target=self._watch, name=f"augury-run-{run_id}", daemon=True)
         self.value.set_running_or_notify_cancel()
@@ -218,6 +247,7 @@ class RunWatch:
             for index, blob in enumerate(constants):
                 self._objects.put(constant_key(index), blob)
             self._coordination.create(spec, self._graph.sinks, claims)
+            self._platform.check_storage(self._run_id)
             self._platform.gateway.invoke(self._invocations(claims))
         except BaseException:
             self._remove()
@@ -298,7 +328,7 @@ class RunWatch:
                 label = self._graph.label(event.task)
                 self._tell(TaskPrinted(self._run_id, label, event.stream, event.text))
             elif isinstance(event, WorkerLeft):
-                self._summaries.append(event.summary)
+                self._summaries.setdefault((event.summary.worker, event.summary.attempt), event.summary)
         return events
 
     def _tell_progress(self) -> None:
@@ -358,7 +388,7 @@ class RunWatch:
         self._objects.remove()
 
     def _report(self, invocations: int) -> RunReport:
-        summaries = self._summaries
+        summaries = self._summaries.values()
         return RunReport(
             run_id=self._run_id,
             name=self._name,

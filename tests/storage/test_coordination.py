@@ -234,6 +234,11 @@ class TestHeld:
         held = Completion(0, 99, held=True, consumers=(Consumer(2, 2),))
         assert run.report(done(held, held)).store_first == (0,)
 
+    def test_one_that_was_refused_is_not_judged_again_in_the_same_report(self, run: Coordination) -> None:
+        kept, other = (Completion(0, 99, held=True, keep=keep, consumers=(Consumer(2, 1),)) for keep in (True, False))
+        assert run.report(done(kept, other)) == Outcome(Status.RUNNING, store_first=(0,), live=1)
+        assert run.join("first", 1).done == frozenset()
+
     def test_one_that_was_counted_before_is_ignored(self, run: Coordination) -> None:
         run.report(done(Completion(0, 1, b"x", consumers=(Consumer(2, 2),))))
         assert run.report(done(Completion(0, 1, held=True, consumers=(Consumer(2, 2),)))).store_first == ()

@@ -174,7 +174,7 @@ class TestFanIn:
 
     def test_a_task_that_is_run_again_is_reported_as_others_may_have_gone_on(self) -> None:
         core = Core(self.DEPS, "t1")
-        core.begin(1, done=[0, 1])
+        core.begin(1, done=[1])
         assert core.finish(1) == [Send((Finished(1, SMALL, (2,)),), ran=1)]
 
     def test_an_output_that_is_refused_when_all_who_take_it_are_ours_is_not_stored(self) -> None:
@@ -232,6 +232,22 @@ class TestFanIn:
         assert core.finish(1) == [Run(2)]
         assert core.tell(FlushDue()) == [Send((Finished(0, SMALL),), ran=2)]
 
+    def test_an_output_that_was_stored_while_its_report_was_refused_is_not_stored_again(self) -> None:
+        """0, 1 → 2, which needs much memory; 0, 3 → 4, and 3 runs elsewhere"""
+        core = Core([[], [], [0, 1], [], [0, 3]], needs={2: BIG})
+        core.begin(0, 1)
+        core.finish(0, LARGE)
+        assert core.tell(FlushDue()) == [Send((Finished(0, LARGE, (2, 4)),), ran=1)]
+        assert core.finish(1) == [Store(0)]
+        assert core.tell(OutputStored(0)) == []
+        assert core.answer(store_first=[0]) == [
+            Send(
+                (Finished(1, SMALL, keep=True), Finished(0, LARGE, (4,), stored=True, keep=True)),
+                claims=(flexible(2, resources=BIG),),
+                ran=1,
+            )
+        ]
+
     def test_an_input_that_was_stored_meanwhile_is_not_stored_again_to_be_handed_on(self) -> None:
         """0, 1 → 2, which needs much memory; 0 → 3      w1: 3"""
         core = Core([[], [], [0, 1], [0]], planned={3: 1}, needs={2: BIG})
@@ -288,6 +304,28 @@ class TestFanIn:
         assert core.finish(0) == [Run(1)]
         assert core.finish(1) == [Run(2)]
         assert core.finish(2) == [Discard((1,)), Run(3)]
+
+    def test_it_stays_until_an_output_that_was_refused_is_stored_and_reported(self) -> None:
+        """data 0 → step 1 → step 3, and 0 → 3; 2 → 3 too, which runs elsewhere"""
+        core = Core([[], [0], [], [0, 1, 2]])
+        core.begin(0)
+        core.finish(0)
+        core.tell(FlushDue())
+        core.answer()
+        core.finish(1, LARGE)
+        assert core.answer(store_first=[1]) == [Store(1)]
+        core.tell(OutputStored(1))
+        assert core.answer(ready=[3]) == [Fetch((2,))]
+
+    def test_it_is_forgotten_after_the_next_step_if_that_turns_out_to_be_ours(self) -> None:
+        """data 0 → step 1 → step 3, and 0 → 3; 2 → 3 too, which runs here as well"""
+        core = Core([[], [0], [], [0, 1, 2]])
+        core.begin(0, 2)
+        core.finish(0)
+        core.finish(1)
+        assert core.finish(2) == [Run(3)]
+        forgotten = [Discard((0,)), Discard((1,)), Discard((2,))]
+        assert core.finish(3) == [*forgotten, Send((Finished(3, SMALL),), ran=4)]
 
     def test_it_is_let_go_when_the_next_step_is_for_someone_else(self) -> None:
         """data 0 → step 1 → step 3, and 0 → 3; 2 → 3 too, which runs elsewhere"""

@@ -205,6 +205,13 @@ class TestGivingTheSlotUp:
         assert core.tell(InputsReady(3, (2,))) == [Run(3)]
         assert not core.state.suspending
 
+    def test_even_if_its_inputs_must_be_fetched_first(self) -> None:
+        core = self.waiting()
+        core.tell(WaitedLong({1: SMALL}))
+        core.answer()
+        assert core.tell(InputsReady(3)) == [Fetch((2,))]
+        assert not core.state.suspending
+
     def test_it_asks_once_at_a_time(self) -> None:
         core = self.waiting()
         core.tell(WaitedLong({1: SMALL}))

@@ -78,6 +78,11 @@ class HttpGateway:
         """What the platform does at the moment and did so far; for people."""
         return _decode(self._request("GET", "/status"), dict[str, Any], self._address)
 
+    def run_status(self, run_id: str) -> str:
+        """Where a run stands, as the workers of the platform see it."""
+        answer = self._request("GET", f"/runs/{quote(run_id, safe='')}")
+        return _decode(answer, dict[str, str], self._address).get("status", "")
+
     def stop(self, run_id: str) -> None:
         """Drop what a run has queued and kill its workers."""
         self._request("POST", f"/stop/{quote(run_id, safe='')}")

@@ -163,7 +163,7 @@ class RunState:
         """Count those held outputs that nobody but the reporter will ask for; returns the others."""
         refused: dict[int, None] = {}
         for completion in completions:
-            if not completion.held or completion.task in self.done:
+            if not completion.held or completion.task in self.done or completion.task in refused:
                 continue
             if self._may_be_held(completion):
                 self._count(completion, ready)

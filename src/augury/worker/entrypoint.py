@@ -6,7 +6,7 @@ A process that is kept warm keeps its connections, and the runs that it has deco
 import msgspec
 
 from augury.config import StorageConfig
-from augury.invoke.embedded.emulation import EmulatedStorage
+from augury.invoke.embedded.room import worker_storage
 from augury.invoke.gateway import Gateway, Invocation, InvocationContext
 from augury.invoke.http_gateway import HttpGateway
 from augury.storage.opening import open_storage
@@ -58,9 +58,8 @@ def handle(invocation: Invocation, context: InvocationContext) -> None:
 
 
 def _storage(invocation: Invocation, context: InvocationContext, config: StorageConfig) -> Storage:
-    """The storage of the run; as slow as the platform wants it to be."""
-    storage = _process.storage(config)
-    return EmulatedStorage(storage, context.emulation, invocation.resources) if context.emulation else storage
+    """The storage of the run, as the platform lets a worker use it."""
+    return worker_storage(_process.storage(config), context, invocation.resources)
 
 
 def _code(invocation: Invocation, coordination: Coordination) -> RunCode | None:

@@ -1,6 +1,6 @@
-"""Telling a run that one of its workers is gone.
+"""Telling a run that one of its workers is gone, and looking a run up.
 
-The supervisor loads this module only when a worker died: storage and its client take longer to import than the
+The supervisor loads this module only when it has to: storage and its client take longer to import than the
 supervisor needs to start.
 """
 
@@ -46,6 +46,15 @@ def report(
     try:
         for loss in losses:
             _report_patiently(storage, loss, describe, sleep)
+    finally:
+        storage.close()
+
+
+def status_of(run_id: str, config: StorageConfig, open_: OpenStorage = open_storage) -> str:
+    """Where a run stands, as the workers of this platform see it; blocks."""
+    storage = open_(config)
+    try:
+        return str(storage.coordination(run_id).status())
     finally:
         storage.close()
 

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 import msgspec
 
 from augury.config import Resources, StorageConfig
-from augury.errors import PlatformError
+from augury.errors import PlatformError, StorageError
 from augury.invoke.embedded.cgroups import Groups, open_limits, sweep_groups
 from augury.invoke.embedded.folders import make_object_folder, sweep_folders
 from augury.invoke.embedded.processes import adopt_orphans, raise_file_limit
@@ -68,6 +68,9 @@ class Service:
             _demand(request, "POST")
             dropped, killed = self._supervisor.stop(unquote(request.path.removeprefix("/stop/")))
             return Response.json({"dropped": dropped, "killed": killed})
+        if request.path.startswith("/runs/"):
+            _demand(request, "GET")
+            return await self._run_status(unquote(request.path.removeprefix("/runs/")))
         match request.path:
             case "/invoke":
                 _demand(request, "POST")
@@ -82,6 +85,12 @@ class Service:
                 _demand(request, "GET")
                 return Response.json(self._supervisor.counts())
         raise HttpError(HTTPStatus.NOT_FOUND, "there is nothing here")
+
+    async def _run_status(self, run_id: str) -> Response:
+        try:
+            return Response.json({"status": await self._supervisor.status_of(run_id)})
+        except StorageError as error:
+            raise HttpError(HTTPStatus.BAD_GATEWAY, str(error)) from None
 
     def _invoke(self, body: bytes) -> Response:
         self._check_health()

@@ -124,6 +124,10 @@ class Supervisor:
             else:
                 self._warmed(number, resources)
 
+    async def status_of(self, run_id: str) -> str:
+        """Where a run stands, as the workers here see it."""
+        return await self._loop.run_in_executor(self._teller, _status_of, run_id, self._storage)
+
     def stop(self, run_id: str) -> tuple[int, int]:
         """Drop what a run has queued and kill its workers; returns how many of each."""
         dropped, killed = self._pool.drop_run(run_id)
@@ -331,6 +335,11 @@ class Supervisor:
         if worker.timer is not None:
             worker.timer.cancel()
             worker.timer = None
+
+
+def _status_of(run_id: str, storage: StorageConfig) -> str:
+    status: str = importlib.import_module("augury.invoke.embedded.losses").status_of(run_id, storage)
+    return status
 
 
 def _report_losses(losses: list[Loss], storage: StorageConfig, on_loss: str) -> None:

@@ -1,0 +1,169 @@
+"""Redis and memory give the same answers to the same random calls."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from augury.config import StorageConfig
+from augury.storage.memory import MemoryStorage
+from augury.storage.protocols import (
+    CLIENT,
+    Completion,
+    Consumer,
+    Coordination,
+    Event,
+    Printed,
+    Published,
+    Report,
+    Status,
+    Storage,
+    WorkerSummary,
+)
+from augury.storage.redis import RedisStorage
+from augury.storage.server import RedisServer
+from tests.storage.conftest import SPEC, claim, new_run_id
+
+TASKS = 7
+SINKS = (TASKS - 1, TASKS - 2)
+WORKERS = ("a", "b", "c")
+
+
+class Side:
+    """One of the two storages, with a cursor for each inbox."""
+
+    def __init__(self, storage: Storage, run_id: str) -> None:
+        self.run: Coordination = storage.coordination(run_id)
+        self.cursors: dict[str, str] = {}
+
+    def read(self, inbox: str) -> list[Event]:
+        self.cursors[inbox], events = self.run.read(inbox, self.cursors.get(inbox, "0"), 0)
+        return events
+
+    def suspend(self, worker: str, attempt: int, grace_s: float) -> bool:
+        return self.run.suspend(worker, attempt, self.cursors.get(worker, "0"), grace_s)
+
+
+@dataclass(frozen=True)
+class Call:
+    """Something to do to both; shown when they differ."""
+
+    name: str
+    arguments: tuple[object, ...]
+    do: Callable[[Side], object]
+
+    def __repr__(self) -> str:
+        return f"{self.name}{self.arguments}"
+
+
+@st.composite
+def workflows(draw: st.DrawFn) -> list[tuple[Consumer, ...]]:
+    """For each task its consumers: later ones, on a worker or flexible, each with the number of its inputs."""
+    deps = [sorted(draw(st.sets(st.integers(0, task - 1), max_size=3))) if task else [] for task in range(TASKS)]
+    workers = draw(st.lists(st.sampled_from(("", "", *WORKERS)), min_size=TASKS, max_size=TASKS))
+    return [
+        tuple(Consumer(other, len(deps[other]), workers[other]) for other in range(TASKS) if task in deps[other])
+        for task in range(TASKS)
+    ]
+
+
+def completions(consumers: Sequence[tuple[Consumer, ...]]) -> st.SearchStrategy[Completion]:
+    def build(task: int, inline: bytes | None, held: bool, keep: bool) -> Completion:
+        return Completion(
+            task,
+            size_bytes=len(inline or b"x" * task),
+            inline=None if held else inline,
+            held=held,
+            keep=keep,
+            sink=task in SINKS,
+            consumers=consumers[task],
+        )
+
+    inline = st.one_of(st.none(), st.sampled_from([b"", b"\x00\xff", b":1:"]))
+    return st.builds(build, st.integers(0, TASKS - 1), inline, st.sampled_from([False, False, True]), st.booleans())
+
+
+def reports(consumers: Sequence[tuple[Consumer, ...]]) -> st.SearchStrategy[Call]:
+    report = st.builds(
+        Report,
+        worker=st.sampled_from(WORKERS),
+        published=st.lists(
+            st.builds(Published, st.integers(0, TASKS - 1), st.integers(0, 9), st.sampled_from([None, b"p"])),
+            max_size=1,
+        ).map(tuple),
+        completions=st.lists(completions(consumers), max_size=4).map(tuple),
+        claims=st.lists(st.sampled_from(WORKERS).map(claim), max_size=2).map(tuple),
+        ran=st.integers(0, 2),
+    )
+    return report.map(lambda report: Call("report", (report,), lambda side: side.run.report(report)))
+
+
+def _summary(worker: str, attempt: int) -> WorkerSummary:
+    return WorkerSummary(worker=worker, attempt=attempt, cold=True, duration_s=1, memory_mb=1, tasks=0)
+
+
+def others() -> st.SearchStrategy[Call]:
+    workers, attempts = st.sampled_from(WORKERS), st.integers(1, 3)
+    inboxes = st.sampled_from((CLIENT, *WORKERS))
+    return st.one_of(
+        st.tuples(workers, attempts).map(lambda a: Call("join", a, lambda side: side.run.join(*a))),
+        st.tuples(workers, attempts).map(lambda a: Call("leave", a, lambda side: side.run.leave(_summary(*a)))),
+        st.tuples(workers, attempts, st.sampled_from([0.0, 0.0, 1000.0])).map(
+            lambda a: Call("suspend", a, lambda side: side.suspend(*a))
+        ),
+        st.tuples(inboxes).map(lambda a: Call("read", a, lambda side: side.read(*a))),
+        st.tuples(inboxes).map(lambda a: Call("post", a, lambda side: side.run.post(*a, [Printed(1, "stdout", "x")]))),
+    )
+
+
+def endings() -> st.SearchStrategy[Call]:
+    return st.sampled_from(
+        [
+            Call("fail", (), lambda side: side.run.fail(Status.FAILED, b"why")),
+            Call("cancel", (), lambda side: side.run.fail(Status.CANCELLED, b"")),
+            Call("prune", (), lambda side: side.run.prune()),
+            Call("remove", (), lambda side: side.run.remove()),
+        ]
+    )
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> list[Call]:
+    consumers = draw(workflows())
+    middle = st.one_of(reports(consumers), reports(consumers), others())
+    calls = draw(st.lists(middle, min_size=1, max_size=20))
+    return calls + draw(st.lists(st.one_of(endings(), middle), max_size=5))
+
+
+def state(side: Side) -> object:
+    """All that can be asked of a run."""
+    return (
+        side.run.status(),
+        side.run.progress(),
+        side.run.outputs(range(TASKS)),
+        side.run.objects_stored(),
+        side.run.spec(),
+        [side.run.read(inbox, "0", 0)[1] for inbox in (CLIENT, *WORKERS)],
+    )
+
+
+@pytest.fixture(scope="module")
+def redis_side(redis_server: RedisServer) -> RedisStorage:
+    return RedisStorage(StorageConfig(redis=redis_server.address))
+
+
+@settings(max_examples=6000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(story=stories())
+def test_redis_and_memory_agree(redis_side: RedisStorage, story: list[Call]) -> None:
+    run_id = new_run_id()
+    sides = [Side(MemoryStorage(clock=lambda: 0.0), run_id), Side(redis_side, run_id)]
+    for side in sides:
+        side.run.create(SPEC, SINKS, [claim("a", 0)])
+    for call in story:
+        expected, actual = (call.do(side) for side in sides)
+        assert actual == expected, call
+        expected, actual = (state(side) for side in sides)
+        assert actual == expected, call
+    sides[1].run.remove()
