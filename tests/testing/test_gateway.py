@@ -56,7 +56,7 @@ def test_a_used_environment_starts_warm() -> None:
 def test_an_environment_with_other_resources_is_of_no_use() -> None:
     platform = Platform(slots=1)
     platform.invoke_at(0.0, "a")
-    platform.invoke_at(20.0, "b", resources=Resources(memory_mb=2048))
+    platform.invoke_at(20.0, "b", resources=Resources(memory_mb=2 * Resources().memory_mb))
     platform.clock.run()
     assert [cold for _, _, cold in platform.started] == [True, True]
 

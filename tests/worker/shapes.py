@@ -13,7 +13,7 @@ from augury.worker.view import RunView
 INLINE_BYTES = 100
 SMALL = 10
 LARGE = 1000
-BIG = Resources(cpus=1, memory_mb=4096)
+BIG = Resources(cpus=1, memory_mb=2 * Resources().memory_mb)
 
 Deps = Sequence[Sequence[int]]
 
