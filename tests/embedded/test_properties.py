@@ -20,7 +20,7 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
 
 @given(data=st.data())
 @settings(
-    max_examples=15,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

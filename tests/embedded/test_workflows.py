@@ -171,7 +171,11 @@ def test_a_large_constant_reaches_every_task_that_uses_it(client: Client) -> Non
     assert run.result() == list(range(20))
 
 
-@pytest.mark.parametrize("planner", [WukongPlanner(), UniformPlanner(), UniformPlanner(max_clustering=1)], ids=str)
+@pytest.mark.parametrize(
+    "planner",
+    [WukongPlanner(), UniformPlanner(), UniformPlanner(max_clustering=1)],
+    ids=["wukong", "uniform", "uniform-unclustered"],
+)
 @pytest.mark.parametrize("slots", [1, 2, 7])
 def test_every_planner_gives_the_same_with_few_slots_and_many(planner: Any, slots: int) -> None:
     with Client(platform=Embedded(slots=slots), observers=[], planner=planner) as small:
