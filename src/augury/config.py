@@ -45,7 +45,7 @@ class Resources(msgspec.Struct, frozen=True, order=True):
 
 
 class StorageConfig(msgspec.Struct, frozen=True):
-    """Where runs keep their data; opened by `augury.storage.open_storage`.
+    """Where runs keep their data; opened by `augury.storage.opening.open_storage`.
 
     `redis` is an address such as `redis://host:6379/0`, `rediss://…` or `unix:///path.sock`. It may hold
     a password, so its repr does not show it. `object_dir` is a folder in shared memory that all workers

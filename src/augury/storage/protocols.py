@@ -13,7 +13,7 @@ Guarantees of `Coordination`, whoever implements it:
 3. *No wake-up is lost.* Events stay in an inbox until the run is removed; readers hold a cursor.
 4. *One round trip* reports any number of completions with everything that follows from them.
 5. After a run was removed nothing brings its keys back: late calls get `Status.GONE` and leave no trace.
-6. Every key expires `ttl_s` after the last change of it.
+6. Every key expires `ttl_s` after the last change of its run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

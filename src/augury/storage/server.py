@@ -43,7 +43,7 @@ def find_redis_server() -> str | None:
         program = Path(folder) / "bin" / "redis-server"
         if os.access(program, os.X_OK):
             return str(program)
-    return shutil.which("redis-server")
+    return shutil.which("redis-server") or shutil.which("valkey-server")
 
 
 class RedisServer:

@@ -163,7 +163,7 @@ class Listen(Command, frozen=True):
 
 
 class Suspend(Command, frozen=True):
-    """Ask to give the slot up. Answer: SuspendAnswered."""
+    """Ask to give the slot up. Answer: SuspendAnswered; nothing else may be told to the core in between."""
 
 
 class Discard(Command, frozen=True):

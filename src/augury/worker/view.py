@@ -75,7 +75,7 @@ class RunView:
         return tasks
 
     def group(self, tasks: Sequence[int], groups: int) -> list[list[int]]:
-        """Split tasks into at most so many groups of neighbours, each of tasks that need the same resources."""
+        """Split tasks into about so many groups of neighbours, each of tasks that need the same resources."""
         by_resources: dict[Resources, list[int]] = {}
         for task in tasks:
             by_resources.setdefault(self.resources_of[task], []).append(task)
