@@ -9,7 +9,7 @@ from augury.config import StorageConfig
 from augury.invoke.embedded.room import worker_storage
 from augury.invoke.gateway import Gateway, Invocation, InvocationContext
 from augury.invoke.http_gateway import HttpGateway
-from augury.storage.opening import open_storage
+from augury.storage.opening import load_driver, open_storage
 from augury.storage.protocols import Coordination, Status, Storage, WorkerSummary
 from augury.worker.code import RunCache, RunCode
 from augury.worker.failure import platform_failure
@@ -36,6 +36,7 @@ class _Process:
 
 
 _process = _Process()
+load_driver()  # in the parent that workers are forked from: each of them needs it
 
 
 def handle(invocation: Invocation, context: InvocationContext) -> None:
