@@ -30,6 +30,7 @@ REPORT = RunReport(
     name="daily",
     status="succeeded",
     tasks=9,
+    ran=9,
     workers=2,
     invocations=2,
     cold_starts=1,
@@ -238,8 +239,8 @@ progress.on_event(TaskPrinted("r1", "load[3]", "stdout", "from a task\\n"))
 print("from the program")
 if "die" in sys.argv:
     sys.exit()
-report = RunReport(run_id="r1", name="daily", status="failed", tasks=9, workers=2, invocations=3, cold_starts=0,
-                   makespan_s=75, gb_seconds=1, stored_bytes=0)
+report = RunReport(run_id="r1", name="daily", status="failed", tasks=9, ran=4, workers=2, invocations=3,
+                   cold_starts=0, makespan_s=75, gb_seconds=1, stored_bytes=0)
 progress.on_event(RunFinished("r1", "failed", report))
 """
 
@@ -272,7 +273,7 @@ def test_on_a_real_terminal_the_prints_of_tasks_and_program_stay_and_the_bar_goe
     assert "4/9 tasks, 2 workers, 0.50 s" in visible(shown)
     assert "[load[3]] from a task\n" in shown
     assert "from the program\n" in shown
-    expected = "augury: daily failed: 9 tasks on 2 workers (3 invocations) in 1 min 15 s, 0 cold starts"
+    expected = "augury: daily failed: 4 of 9 tasks on 2 workers (3 invocations) in 1 min 15 s, 0 cold starts"
     assert expected in shown.splitlines()[-1]
 
 

@@ -343,3 +343,32 @@ def test_an_object_made_elsewhere_is_an_instance_of_the_class_here_and_leaves_it
     subprocess.run([sys.executable, "-c", textwrap.dedent(ELSEWHERE), str(file)], check=True)
     assert isinstance(serde.loads(file.read_bytes()), module.Thing)
     assert module.Thing.made == 0
+
+
+def test_writable_loading_gives_arrays_that_may_be_changed() -> None:
+    data = serde.dumps(np.arange(10_000)).join()
+    array = serde.loads(data, writable=True)
+    array[0] = 7
+    assert serde.loads(data)[0] == 0, "the bytes are immutable, so they were copied"
+
+
+def test_writable_loading_copies_nothing_if_the_bytes_may_change() -> None:
+    data = bytearray(serde.dumps(np.arange(10_000)).join())
+    array = serde.loads(data, writable=True)
+    array[0] = 7
+    assert serde.loads(data)[0] == 7
+
+
+@pytest.mark.parametrize("value", [[1, {"a": "b"}], "text" * 10_000, bytes(50_000), {"array": list(range(30_000))}])
+def test_reloading_a_blob_gives_an_equal_copy(value: object) -> None:
+    copied = serde.dumps(value).reload()
+    assert copied == value
+    assert copied is not value or isinstance(value, str)
+
+
+def test_reloading_a_blob_shares_arrays_read_only() -> None:
+    array = np.arange(10_000)
+    copied = serde.dumps({"a": array, "b": [array[:10]]}).reload()
+    assert np.shares_memory(copied["a"], array)
+    assert not copied["a"].flags.writeable
+    assert (copied["b"][0] == array[:10]).all()

@@ -152,15 +152,16 @@ def task(
     return TaskFunction(fn, options) if fn is not None else lambda function: TaskFunction(function, options)
 
 
-def compute(*outputs: Any, name: str | None = None) -> tuple[Any, ...]:
+def compute(*outputs: Any, name: str | None = None, plan: Plan | None = None) -> tuple[Any, ...]:
     """Run one workflow for several tasks, or nestings of tasks, and wait for their values.
 
     Args:
         outputs: Tasks, or lists, tuples, dicts, sets and dataclasses that hold tasks.
         name: The workflow's name; by default that of its last function.
+        plan: A plan to carry out; by default the client's planner makes one.
 
     Returns:
-        The outputs with values in place of tasks.
+        The outputs with values in place of tasks; as they are, if there is no task in them.
 
     Example:
         >>> from augury import compute, task
@@ -170,4 +171,4 @@ def compute(*outputs: Any, name: str | None = None) -> tuple[Any, ...]:
         >>> compute(double(1), {"x": double(2)})
         (2, {'x': 4})
     """
-    return current_client().compute(outputs, name=name)  # type: ignore[no-any-return]
+    return current_client().compute(outputs, name=name, plan=plan)  # type: ignore[no-any-return]

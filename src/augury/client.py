@@ -6,19 +6,22 @@ is started once per process, when it is first needed, and ends with it.
 
 import atexit
 import contextvars
+import functools
 import importlib
 import logging
 import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from augury.config import StorageConfig
-from augury.dag.graph import build_workflow
-from augury.errors import DefinitionError, PlatformError
+from augury.dag.graph import Graph, build_workflow
+from augury.dag.refs import tasks_in
+from augury.dag.task import TaskNode
+from augury.errors import DefinitionError, PlanError, PlatformError
 from augury.invoke.embedded.platform import Embedded
 from augury.invoke.http_gateway import HttpGateway
 from augury.observation import Observer
@@ -76,6 +79,14 @@ class Client:
         platform: Embedded | None = None,
         observers: Sequence[Observer] | None = None,
     ) -> None:
+        _check_address("redis", redis)
+        _check_address("gateway", gateway)
+        if not isinstance(token, str | None):
+            raise DefinitionError(f"Client(token=…) must be a str, not {type(token).__name__}")
+        if not isinstance(platform, Embedded | None):
+            raise DefinitionError(f"Client(platform=…) must be an Embedded(…), not {platform!r}")
+        if planner is not None:
+            _check_planner(planner, "Client")
         if gateway is not None and redis is None:
             raise DefinitionError("Client(gateway=…) also needs redis=…: the address of the Redis that its workers use")
         if gateway is not None and platform is not None:
@@ -83,9 +94,9 @@ class Client:
         self._redis = redis
         self._gateway_url = gateway
         self._token = token or os.environ.get(_TOKEN_VARIABLE, "")
-        self._embedded = platform or Embedded()
-        self.planner: Planner = planner or WukongPlanner()
-        self._observers = list(_Defaults.observers() if observers is None else observers)
+        self._embedded = Embedded() if platform is None else platform
+        self.planner: Planner = WukongPlanner() if planner is None else planner
+        self._observers = _checked_observers(_Defaults.observers() if observers is None else observers)
         self._lock = threading.Lock()
         self._platform: Platform | None = None
         self._watches: set[RunWatch] = set()
@@ -109,8 +120,9 @@ class Client:
             plan: A plan to carry out; by default the planner makes one.
         """
         started_s = time.monotonic()
+        _check_options(name, plan)
         workflow = build_workflow(outputs)
-        chosen = plan if plan is not None else self.planner.plan(workflow.graph)
+        chosen = _planned(workflow.graph, self.planner) if plan is None else plan
         chosen.validate(workflow.graph)
         platform = self._open()
         run_id = secrets.token_hex(8)
@@ -122,7 +134,13 @@ class Client:
         return Run(run_id=run_id, name=run_name, plan=chosen, watch=watch)
 
     def compute(self, outputs: Any, *, name: str | None = None, plan: Plan | None = None) -> Any:
-        """Run a workflow and wait for its value; as `submit(…).result()`, and then the report is out too."""
+        """Run a workflow and wait for its value; as `submit(…).result()`, and then the report is out too.
+
+        What holds no task is its own value, and is returned as it is.
+        """
+        _check_options(name, plan)
+        if not isinstance(outputs, TaskNode) and not tasks_in(outputs):
+            return outputs
         run = self.submit(outputs, name=name, plan=plan)
         try:
             return run.result()
@@ -190,8 +208,9 @@ class Client:
             threading.Thread(target=load_driver, daemon=True).start()  # while the platform starts
             embedded = self._embedded.start(redis=self._redis)
             for note in embedded.notes:
-                unenforced = self._embedded.enforce_limits and "not enforced" in note
-                _log.log(logging.WARNING if unenforced else logging.INFO, "embedded platform: %s", note)
+                _log.info("embedded platform: %s", note)
+            if embedded.unlimited:
+                _warn_of_missing_limits(embedded.unlimited)
             config = embedded.storage_config
             return Platform(open_storage(config), config.redis, embedded.gateway(), embedded.limits, embedded)
         address = self._redis or ""
@@ -203,10 +222,61 @@ class Client:
 
 def make_plan(outputs: Any, planner: Planner) -> Plan:
     """Plan the workflow behind any nesting of tasks."""
+    _check_planner(planner, "plan")
     graph = build_workflow(outputs).graph
-    plan = planner.plan(graph)
+    plan = _planned(graph, planner)
     plan.validate(graph)
     return plan
+
+
+def _planned(graph: Graph, planner: Planner) -> Plan:
+    plan: object = planner.plan(graph)
+    if not isinstance(plan, Plan):
+        raise PlanError(f"the planner {planner.name} gave {plan!r}, which is not a Plan")
+    return plan
+
+
+# Checking what users give
+
+
+def _check_address(setting: str, address: object) -> None:
+    if address is not None and not (isinstance(address, str) and address):
+        raise DefinitionError(f"Client({setting}=…) must be an address, as a str that is not empty, not {address!r}")
+
+
+def _check_planner(planner: object, where: str) -> None:
+    has_name = isinstance(getattr(planner, "name", None), str)
+    if isinstance(planner, type) or not has_name or not callable(getattr(planner, "plan", None)):
+        raise DefinitionError(
+            f"{where}(planner=…) must be an object with a name and a plan(graph) method, such as UniformPlanner(), "
+            f"not {planner!r}"
+        )
+
+
+def _check_options(name: object, plan: object) -> None:
+    if name is not None and not (isinstance(name, str) and name):
+        raise DefinitionError(f"the name of a workflow must be a str that is not empty, not name={name!r}")
+    if not isinstance(plan, Plan | None):
+        raise PlanError(f"the plan to carry out must be a Plan, as .plan() makes it, not plan={plan!r}")
+
+
+def _checked_observers(observers: object) -> list[Observer]:
+    listed = list(observers) if isinstance(observers, Iterable) else [observers]
+    wrong = [one for one in listed if isinstance(one, type) or not callable(getattr(one, "on_event", None))]
+    if wrong or not isinstance(observers, Iterable):
+        raise DefinitionError(
+            f"Client(observers=…) must be a list of objects with an on_event(event) method, not {observers!r}"
+        )
+    return listed
+
+
+@functools.cache
+def _warn_of_missing_limits(unlimited: str) -> None:
+    """Once per process: who makes many clients has read it."""
+    _log.warning(
+        "the embedded platform cannot limit its workers' %s; Embedded(enforce_limits=False) accepts that silently",
+        unlimited,
+    )
 
 
 # The client that `.compute()` uses

@@ -24,6 +24,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
         name: The workflow's name.
         status: How it ended: `succeeded`, `failed` or `cancelled`.
         tasks: How many tasks the workflow has.
+        ran: How many tasks ran to their end, as far as workers told; after a success more if some ran again.
         workers: How many workers took part.
         invocations: How many FaaS calls embodied them; more than `workers` if some were started again.
         cold_starts: How many of these needed a new environment.
@@ -32,8 +33,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
         stored_bytes: How much workers wrote to storage; `fetched_bytes`: how much they read.
 
     Example:
-        >>> print(RunReport(run_id="r1", name="daily", status="succeeded", tasks=9, workers=2, invocations=2,
-        ...                 cold_starts=1, makespan_s=0.31, gb_seconds=0.16, stored_bytes=1200))
+        >>> print(RunReport(run_id="r1", name="daily", status="succeeded", tasks=9, ran=9, workers=2,
+        ...                 invocations=2, cold_starts=1, makespan_s=0.31, gb_seconds=0.16, stored_bytes=1200))
         9 tasks on 2 workers in 0.31 s, 1 cold start, 0.16 GB-s, 1.2 kB stored
     """
 
@@ -41,6 +42,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     status: str
     tasks: int
+    ran: int
     workers: int
     invocations: int
     cold_starts: int
@@ -50,9 +52,10 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     fetched_bytes: int = 0
 
     def __str__(self) -> str:
-        again = f" ({self.invocations} invocations)" if self.invocations > self.workers else ""
+        again = f" ({count(self.invocations, 'invocation')})" if self.invocations > self.workers else ""
+        part = "" if self.status == "succeeded" else f"{self.ran:,} of "
         return (
-            f"{count(self.tasks, 'task')} on {count(self.workers, 'worker')}{again} in {seconds(self.makespan_s)}, "
+            f"{part}{count(self.tasks, 'task')} on {count(self.workers, 'worker')}{again} in {seconds(self.makespan_s)}, "
             f"{count(self.cold_starts, 'cold start')}, {amount(self.gb_seconds)} GB-s, {size(self.stored_bytes)} stored"
         )
 

@@ -23,7 +23,16 @@ from augury.config import INLINE_BYTES, public_address
 from augury.dag.graph import Graph, Workflow
 from augury.dag.program import encode, own_modules
 from augury.dag.refs import Const, fill
-from augury.errors import AuguryError, DefinitionError, RunCancelled, RunError, RunLost, StorageError
+from augury.errors import (
+    AuguryError,
+    DefinitionError,
+    PlanError,
+    RunCancelled,
+    RunError,
+    RunLost,
+    SerializationError,
+    StorageError,
+)
 from augury.invoke.embedded.platform import EmbeddedPlatform
 from augury.invoke.gateway import Gateway, Invocation, Limits
 from augury.invoke.http_gateway import HttpGateway
@@ -55,6 +64,7 @@ _log = logging.getLogger(__name__)
 
 _PROGRESS_S = 0.1
 _SETTLE_S = 2.0
+_SETTLE_FAILED_S = 0.3  # workers that were stopped before they began have nothing to tell
 
 
 class Platform:
@@ -227,6 +237,7 @@ class RunWatch:
         if workflow is None:
             raise RunError(f"run {self._run_id} was started before")
         limits = self._platform.limits
+        _check_limits(self._graph, plan, limits)
         program, constants = encode(workflow, shared_files=limits.shares_files)
         view = RunView(self._graph, plan, concurrency=limits.concurrency, inline_bytes=INLINE_BYTES)
         claims = view.initial_claims()
@@ -305,7 +316,7 @@ class RunWatch:
             self._status = ended.status
             self._resolve(ended)
         except BaseException as error:  # noqa: BLE001 - whatever happens, the user who waits must learn of it
-            self._status = Status.GONE if isinstance(error, AuguryError) else Status.FAILED
+            self._status = Status.GONE if isinstance(error, StorageError | RunLost) else Status.FAILED
             if not self.value.done():
                 self.value.set_exception(error)
         self._settle(reachable=ended is not None)
@@ -356,7 +367,12 @@ class RunWatch:
             buffer = inline if inline is not None else data.get(output_key(task))
             if buffer is None:
                 raise RunLost(f"the result of {self._graph.label(task)} is no longer in storage")
-            values[task] = serde.loads(buffer)
+            try:
+                values[task] = serde.loads(buffer, writable=True)
+            except (Exception, SystemExit) as error:  # loading may import a module, and that may want to end us
+                raise SerializationError(
+                    f"the result of {self._graph.label(task)} cannot be loaded on the client: {error!r}"
+                ) from error
         return fill(self._template, lambda ref: values[ref.task], _no_constant)
 
     # The end
@@ -378,7 +394,7 @@ class RunWatch:
 
     def _await_workers(self) -> int:
         invocations = self._coordination.progress().invocations
-        deadline_s = time.monotonic() + _SETTLE_S
+        deadline_s = time.monotonic() + (_SETTLE_S if self._status is Status.SUCCEEDED else _SETTLE_FAILED_S)
         while len(self._summaries) < invocations and time.monotonic() < deadline_s:
             self._read(deadline_s - time.monotonic())
         return invocations
@@ -394,6 +410,7 @@ class RunWatch:
             name=self._name,
             status=str(self._status),
             tasks=len(self._graph),
+            ran=sum(summary.tasks for summary in summaries),
             workers=len({summary.worker for summary in summaries}),
             invocations=invocations,
             cold_starts=sum(summary.cold for summary in summaries),
@@ -409,6 +426,21 @@ class RunWatch:
                 observer.on_event(event)
             except Exception:  # noqa: BLE001 - who watches must not harm what is watched
                 _log.exception("an observer of run %s failed; the run goes on", self._run_id)
+
+
+def _check_limits(graph: Graph, plan: Plan, limits: Limits) -> None:
+    """Refuse a plan with a worker that the platform cannot give.
+
+    Raises:
+        PlanError: Says which task wants what.
+    """
+    for task, assignment in enumerate(plan.assignments if limits.memory_mb else ()):
+        wanted_mb = assignment.resources.memory_mb
+        if wanted_mb > limits.memory_mb:
+            raise PlanError(
+                f"{graph.label(task)} is to have {wanted_mb:,} MB and a worker of this platform can have "
+                f"{limits.memory_mb:,} MB at most: ask for less, in @task(memory_mb=…) or of the planner"
+            )
 
 
 def _no_constant(const: Const) -> NoReturn:

@@ -8,7 +8,8 @@ they are written without a copy and read in place. The bytes of a value:
     │ padding to 64 │ buffer 0 │ padding to 64 │ buffer 1 │ …                                ┘
 
 Buffers start at multiples of 64 bytes, so an array that is mapped from shared memory is aligned.
-`loads` reads from any buffer and copies nothing: arrays in the result point into it and are read-only.
+`loads` reads from any buffer and copies nothing: arrays in the result point into it and are read-only,
+unless the caller wants them for itself alone.
 The checksum covers the header and the pickle, not the buffers: damaged bytes are never unpickled, and
 reading a large array costs nothing. Bytes after the last buffer do not matter.
 
@@ -31,6 +32,7 @@ from typing import Any
 
 import cloudpickle
 from cloudpickle.cloudpickle import _class_setstate as _overwrite_class
+from cloudpickle.cloudpickle import _make_skeleton_class as _make_class
 
 from augury.errors import SerializationError
 
@@ -68,6 +70,13 @@ class Blob:
         """All parts as one `bytes`; copies."""
         return self.parts[0] if len(self.parts) == 1 and isinstance(self.parts[0], bytes) else b"".join(self.parts)
 
+    def reload(self) -> Any:
+        """A copy of the value, as another process would get it; arrays point into the first one and are read-only."""
+        if len(self.parts) == 1:
+            return loads(self.parts[0])
+        buffers = [part.toreadonly() for part in self.parts[2:] if isinstance(part, memoryview)]  # the rest is padding
+        return pickle.loads(self.parts[1], buffers=buffers)
+
 
 def dumps(value: Any, *, plain: bool = False) -> Blob:
     """Turn a value into bytes; raises whatever its pickling raises.
@@ -90,8 +99,12 @@ def dumps(value: Any, *, plain: bool = False) -> Blob:
     return Blob(_frame_with_buffers(pickled, [buffer.raw() for buffer in buffers]) if buffers else _frame(pickled))
 
 
-def loads(data: Buffer) -> Any:
+def loads(data: Buffer, *, writable: bool = False) -> Any:
     """Turn bytes back into the value; arrays in it point into `data`.
+
+    Args:
+        data: What `dumps` made.
+        writable: Whether arrays may be changed: then `data` changes with them, or is copied if it cannot.
 
     Raises:
         SerializationError: These are not the bytes of a value, or not all of them. What the value's own
@@ -102,6 +115,7 @@ def loads(data: Buffer) -> Any:
     pickled = view[pickle_start:pickle_end]
     if count == 0:
         return pickle.loads(pickled)
+    source = _writable_view(data, view) if writable else view
     buffers = []
     position = pickle_end
     for index in range(count):
@@ -109,7 +123,7 @@ def loads(data: Buffer) -> Any:
         position += -position % _ALIGNMENT
         if position + length > len(view):
             raise SerializationError(_truncated(position + length, len(view)))
-        buffers.append(view[position : position + length])
+        buffers.append(source[position : position + length])
         position += length
     return pickle.loads(pickled, buffers=buffers)
 
@@ -177,10 +191,11 @@ _original_classes: "weakref.WeakSet[type]" = weakref.WeakSet()
 
 
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
-    """Takes care that a class which travels by value and comes home does not change the original.
+    """Takes care that a class which travels by value is the same class afar, and comes home to the original.
 
     cloudpickle finds the original again, but then sets every attribute to its copy from afar: class-level
-    state is reset, and methods see copies of their module's globals.
+    state is reset, and methods see copies of their module's globals. And it makes classes without their
+    slots: their instances come home with a `__dict__`, for which those of the original have no place.
     """
 
     def reducer_override(self, obj: Any) -> Any:
@@ -188,8 +203,20 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
         if isinstance(obj, type) and isinstance(reduced, tuple) and reduced[-1] is _overwrite_class:
             if obj not in _received_classes:
                 _original_classes.add(obj)
-            return (*reduced[:-1], _complete_class)
+            make, args, *rest = reduced
+            if make is _make_class and "__slots__" in vars(obj):
+                make, args = _make_slotted_class, (vars(obj)["__slots__"], *args)
+            return (make, args, *rest[:-1], _complete_class)
         return reduced
+
+
+def _make_slotted_class(
+    slots: Any, metaclass: type, name: str, bases: tuple[Any, ...], attributes: dict[str, Any], *tracking: Any
+) -> Any:
+    try:
+        return _make_class(metaclass, name, bases, {**attributes, "__slots__": slots}, *tracking)
+    except TypeError:  # the metaclass makes slots by itself, and lets nobody name them
+        return _make_class(metaclass, name, bases, attributes, *tracking)
 
 
 def _complete_class(skeleton: type, state: Any) -> type:
@@ -226,6 +253,11 @@ def _byte_view(data: Buffer) -> memoryview:
         return view if view.format == "B" and view.ndim == 1 and view.contiguous else view.cast("B")
     except TypeError as error:
         raise SerializationError(f"a value is read from contiguous bytes, not from {data!r}: {error}") from error
+
+
+def _writable_view(data: Buffer, view: memoryview) -> memoryview:
+    own = memoryview(data)
+    return memoryview(bytearray(view)) if own.readonly else own.cast("B")
 
 
 def _check(view: memoryview) -> tuple[int, int, int]:

@@ -96,7 +96,7 @@ def unfindable(tmp_path: Path) -> Iterator[Any]:
 
 
 def encoded(fn: Callable[..., Any], *, shared_files: bool = True, handle: object = None) -> Any:
-    return serde.loads(encode_function(Function(fn, TaskOptions(), handle), shared_files=shared_files))
+    return serde.loads(encode_function(Function(fn, TaskOptions(), handle), shared_files=shared_files).join())
 
 
 # ── by name or by value ────────────────────────────────────────────────────────────────────────────────────────
@@ -117,7 +117,7 @@ def test_a_function_with_other_options_than_its_name_was_given_travels_by_name(o
 
 
 def test_a_plain_function_with_an_attribute_of_that_name_is_loaded_itself(own: Any) -> None:
-    assert load_function(encode_function(Function(own.plain, TaskOptions()), shared_files=True)) is own.plain
+    assert load_function(encode_function(Function(own.plain, TaskOptions()), shared_files=True).join()) is own.plain
 
 
 def test_a_static_method_travels_by_name(own: Any) -> None:
@@ -207,7 +207,7 @@ loaded = LoadedProgram(Graph.decode(graph), Program.decode(program))
 outputs = []
 for task in range(len(Graph.decode(graph))):
     args, kwargs = loaded.arguments(task, outputs.__getitem__, None)
-    outputs.append(loaded.function(task)(*args, **kwargs))
+    outputs.append(loaded.function(task, None)(*args, **kwargs))
 type(outputs[0]).made = 99
 assert "own_module" not in sys.modules
 open(sys.argv[1], "wb").write(serde.dumps(outputs).join())
@@ -245,7 +245,7 @@ def test_modules_that_nobody_would_find_travel_by_value_even_where_files_are_sha
     try:
         loaded = LoadedProgram(workflow.graph, program)
         args, _ = loaded.arguments(0, lambda _: None, lambda _: None)
-        assert loaded.function(0)(*args) == unfindable.Thing(2)
+        assert loaded.function(0, lambda _: b"")(*args) == unfindable.Thing(2)
     finally:
         sys.modules["loaded_by_path"] = module
 

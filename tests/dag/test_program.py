@@ -46,8 +46,15 @@ class Worker:
         self.program = Program.decode(program.encode())
         self.loaded = LoadedProgram(self.workflow.graph, self.program)
 
+    def function(self, number: int) -> Callable[..., Any]:
+        return self.loaded.function(number, self.constant_data)
+
     def arguments(self, number: int, output: Callable[[int], Any] = "output {}".format) -> tuple[list[Any], Any]:
-        return self.loaded.arguments(number, output, lambda index: serde.loads(self.constants[index].join()))
+        self.function(number)
+        return self.loaded.arguments(number, output, lambda index: serde.loads(self.constant_data(index)))
+
+    def constant_data(self, index: int) -> bytes:
+        return self.constants[index].join()
 
 
 # ── arguments ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -320,7 +327,7 @@ def test_a_module_that_the_worker_does_not_have_is_named(passing_module: Any) ->
     with pytest.raises(SerializationError, match=rf"^argument 'image' of resize\[0\] {advice}$"):
         worker.arguments(0)
     with pytest.raises(SerializationError, match=rf"^the function of fn\[0\] {advice}$"):
-        worker.loaded.function(1)
+        worker.function(1)
 
 
 def test_a_module_that_fails_when_it_is_imported_is_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,7 +338,7 @@ def test_a_module_that_fails_when_it_is_imported_is_blamed(tmp_path: Path, monke
     del sys.modules["ends_itself"]
     (tmp_path / "ends_itself.py").write_text("import sys; sys.exit('usage: …')  # a script, not a module\n")
     with pytest.raises(SerializationError, match=r"the function of fn\[0\] cannot be loaded .*SystemExit\('usage"):
-        worker.loaded.function(0)
+        worker.function(0)
     sys.modules.pop("ends_itself", None)
 
 
@@ -367,7 +374,7 @@ def test_what_is_not_a_program_is_refused(data: bytes) -> None:
 
 def test_functions_are_loaded_once() -> None:
     worker = Worker([TaskNode(Function(lambda x: x, TaskOptions()), (number,), {}) for number in range(1)])
-    assert worker.loaded.function(0) is worker.loaded.function(0)
+    assert worker.function(0) is worker.function(0)
 
 
 def test_a_function_is_encoded_once_however_many_tasks_call_it() -> None:

@@ -24,7 +24,7 @@ def carry_out(outputs: Any, *, shared_files: bool = True) -> Any:
         args, kwargs = loaded.arguments(
             task, lambda dep: serde.loads(stored[dep]), lambda index: serde.loads(constants[index].join())
         )
-        stored[task] = serde.dumps(loaded.function(task)(*args, **kwargs)).join()
+        stored[task] = serde.dumps(loaded.function(task, lambda index: constants[index].join())(*args, **kwargs)).join()
     return fill(workflow.template, lambda ref: serde.loads(stored[ref.task]), lambda const: const)
 
 

@@ -43,14 +43,14 @@ class FunctionByName(NamedTuple):
         return found.fn if self.decorated else found  # type: ignore[no-any-return]
 
 
-def encode_function(function: Function, *, shared_files: bool) -> bytes:
-    """A function as bytes.
+def encode_function(function: Function, *, shared_files: bool) -> serde.Blob:
+    """A function as bytes; large globals that travel with it are views of their own memory.
 
     Raises:
         SerializationError: It refers to something that cannot be pickled.
     """
     try:
-        return serde.dumps(_by_name(function, shared_files) or function.fn).join()
+        return serde.dumps(_by_name(function, shared_files) or function.fn)
     except DefinitionError as error:
         raise SerializationError(f"the function {function.name}: {error}") from error
     except Exception as error:
@@ -60,7 +60,7 @@ def encode_function(function: Function, *, shared_files: bool) -> bytes:
         ) from error
 
 
-def load_function(data: bytes) -> Callable[..., Any]:
+def load_function(data: serde.Buffer) -> Callable[..., Any]:
     """The function that `encode_function` made bytes of; raises whatever its loading raises."""
     loaded = serde.loads(data)
     return loaded.load() if isinstance(loaded, FunctionByName) else loaded

@@ -1,6 +1,7 @@
 """The code and the arguments of a workflow, as bytes: what a worker needs beyond the graph.
 
-Functions are encoded once each. Calls are encoded in blocks of 64, so that a worker that runs a few of
+Functions are encoded once each; one above 64 KiB, such as one that refers to a large global of a script,
+is a constant. Calls are encoded in blocks of 64, so that a worker that runs a few of
 10,000 tasks decodes a few blocks, and a client does not start a pickler per task. What stands in a block:
 
     number, string, None, …             ──▶ itself
@@ -72,12 +73,13 @@ class Program(msgspec.Struct, frozen=True, array_like=True):
     """The encoded functions and calls of a workflow.
 
     Attributes:
-        functions: For each function of the graph, how a worker gets it: a pickle.
+        functions: For each function of the graph, how a worker gets it: a pickle, or the index of the constant
+            that is one.
         blocks: The calls, 64 tasks a block, each a pickle of its own.
         constants: The sizes of the constants; their bytes are objects of the run.
     """
 
-    functions: tuple[bytes, ...]
+    functions: tuple[bytes | int, ...]
     blocks: tuple[bytes, ...]
     constants: tuple[int, ...] = ()
 
@@ -117,7 +119,10 @@ def encode(workflow: Workflow, *, shared_files: bool) -> tuple[Program, list[ser
     """
     with serde.modules_by_value(modules_to_send(shared_files=shared_files)):
         encoder = _Encoder(workflow)
-        functions = tuple(encode_function(function, shared_files=shared_files) for function in workflow.functions)
+        functions = tuple(
+            encoder.stored_function(encode_function(function, shared_files=shared_files))
+            for function in workflow.functions
+        )
         blocks = tuple(encoder.encode_block(start) for start in range(0, len(workflow.nodes), BLOCK_TASKS))
     sizes = tuple(blob.size_bytes for blob in encoder.constants)
     return Program(functions, blocks, sizes), encoder.constants
@@ -135,6 +140,10 @@ class _Encoder:
         # Both by identity; they hold the object too, so that its id stays its own.
         self._encoded: dict[int, tuple[Any, Const | Nested]] = {}
         self._measured: dict[int, tuple[Any, Const | None]] = {}
+
+    def stored_function(self, blob: serde.Blob) -> bytes | int:
+        """A function as its pickle, or as the index of a constant if that is large."""
+        return blob.join() if blob.size_bytes <= CONSTANT_BYTES else self._add(blob)
 
     def encode_block(self, start: int) -> bytes:
         """Up to 64 calls: the positional arguments of each, and for some of them what else there is."""
@@ -203,10 +212,13 @@ class _Encoder:
             blob = blob or serde.dumps(value)
             const = None
             if blob.size_bytes > CONSTANT_BYTES:
-                const = Const(len(self.constants))
-                self.constants.append(blob)
+                const = Const(self._add(blob))
             self._measured[id(value)] = (value, const)
         return self._measured[id(value)][1]
+
+    def _add(self, blob: serde.Blob) -> int:
+        self.constants.append(blob)
+        return len(self.constants) - 1
 
     def _ref(self, node: TaskNode[Any]) -> Ref:
         return Ref(self._workflow.ids[id(node)])
@@ -221,9 +233,13 @@ class _Encoder:
         )
 
 
-def _argument_name(fn: Callable[..., Any], key: Key) -> str:
-    """How a reader would call an argument: by its parameter if it has one, else by its place."""
-    name = key if isinstance(key, str) else parameter_name(signature_of(fn), key)
+def _argument_name(fn: Callable[..., Any] | None, key: Key) -> str:
+    """How a reader would call an argument: by its parameter if that is known, else by its place."""
+    name: str | None
+    if isinstance(key, str):
+        name = key
+    else:
+        name = parameter_name(signature_of(fn), key) if fn is not None else None
     return f"argument {name!r}" if name is not None else f"argument {int(key) + 1}"
 
 
@@ -267,16 +283,23 @@ class LoadedProgram:
         self._functions: dict[int, Callable[..., Any]] = {}
         self._blocks: dict[int, tuple[list[tuple[Any, ...]], dict[int, tuple[Any, ...]]]] = {}
 
-    def function(self, task: int) -> Callable[..., Any]:
+    def function(self, task: int, constant_data: Callable[[int], serde.Buffer]) -> Callable[..., Any]:
         """The user's function for a task.
+
+        Args:
+            task: The task.
+            constant_data: Gives the bytes of a constant by its index; asked when a large function is first
+                needed. What it raises passes through.
 
         Raises:
             SerializationError: It cannot be loaded here; says what is missing.
         """
         index = self._graph.function_of[task]
         if index not in self._functions:
+            encoded = self._program.functions[index]
+            data = constant_data(encoded) if isinstance(encoded, int) else encoded
             try:
-                self._functions[index] = load_function(self._program.functions[index])
+                self._functions[index] = load_function(data)
             except (Exception, SystemExit) as error:  # importing a module runs it, and it may want to end the process
                 raise _cannot_load(f"the function of {self._graph.label(task)}", error) from error
         return self._functions[index]
@@ -345,7 +368,8 @@ class LoadedProgram:
             raise SerializationError(f"{self._where(task, argument.key)}: {error}") from error
 
     def _where(self, task: int, key: Key) -> str:
-        return f"{_argument_name(self.function(task), key)} of {self._graph.label(task)}"
+        function = self._functions.get(self._graph.function_of[task])
+        return f"{_argument_name(function, key)} of {self._graph.label(task)}"
 
 
 def _cannot_load(what: str, error: BaseException) -> SerializationError:

@@ -40,11 +40,13 @@ class Limits(msgspec.Struct, frozen=True):
         concurrency: How many invocations run at once.
         shares_files: Whether workers see the client's files.
         start_s: How long a start takes while there is room; one that takes longer waits for a slot.
+        memory_mb: The most that a worker can have; 0 if it is not known.
     """
 
     concurrency: int
     shares_files: bool = False
     start_s: float = 1.0
+    memory_mb: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

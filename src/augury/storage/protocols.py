@@ -376,7 +376,10 @@ class Objects(Protocol):
         ...
 
     def get(self, keys: Sequence[str]) -> dict[str, Buffer]:
-        """Values by key; keys that are not there are left out. Buffers may be mapped, and are read-only."""
+        """Values by key; keys that are not there are left out.
+
+        Buffers may be mapped; nobody else sees what is written to them.
+        """
         ...
 
     def delete(self, keys: Iterable[str]) -> None:

@@ -93,8 +93,14 @@ class RedisCoordination:
 
     def create(self, spec: RunSpec, sinks: Sequence[int], claims: Sequence[Claim]) -> None:
         """Begin a run: RUNNING, with these workers claimed for the caller to start."""
+        data = _encode(spec)
+        if len(data) > _LARGEST_OBJECT_BYTES:
+            raise ObjectTooLarge(
+                f"the workflow itself (functions, arguments) is {len(data) / 1024**2:,.0f} MiB and Redis takes at most "
+                f"{_LARGEST_OBJECT_BYTES // 1024**2} MiB: pass large values as arguments, or make fewer or lighter tasks"
+            )
         request = (self._ttl_s, tuple(sinks), tuple(claim.worker for claim in claims))
-        if self._once("create", [], [_encode(spec), _encode(request)]) == 0:
+        if self._once("create", [], [data, _encode(request)]) == 0:
             raise StorageError(f"run {self._run_id} exists already in Redis at {public_address(self._client.url)}")
 
     def spec(self) -> RunSpec | None:

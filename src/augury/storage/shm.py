@@ -94,7 +94,7 @@ class SharedMemoryObjects:
             size = os.fstat(file).st_size
             with self._lock:
                 if size >= _MAPPED_BYTES and len(self._mapped) < _mappings_allowed():
-                    pages = mmap.mmap(file, size, access=mmap.ACCESS_READ)
+                    pages = mmap.mmap(file, size, access=mmap.ACCESS_COPY)
                     self._mapped.add(pages)
                     return memoryview(pages)
             return _read_all(file, size)

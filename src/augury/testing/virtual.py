@@ -162,9 +162,12 @@ def _calls(workflow: Workflow) -> Evaluate:
     program, constants = encode(workflow, shared_files=False)
     loaded = LoadedProgram(workflow.graph, program)
 
+    def constant_data(index: int) -> serde.Buffer:
+        return constants[index].join()
+
     def evaluate(task: int, inputs: Mapping[int, Any]) -> Any:
-        args, kwargs = loaded.arguments(task, inputs.__getitem__, lambda index: serde.loads(constants[index].join()))
-        return loaded.function(task)(*args, **kwargs)
+        args, kwargs = loaded.arguments(task, inputs.__getitem__, lambda index: serde.loads(constant_data(index)))
+        return loaded.function(task, constant_data)(*args, **kwargs)
 
     return evaluate
 

@@ -3,6 +3,9 @@
 A process that is kept warm keeps its connections, and the runs that it has decoded.
 """
 
+import os
+from contextlib import suppress
+
 import msgspec
 
 from augury.config import StorageConfig
@@ -23,6 +26,16 @@ class _Process:
         self.runs = RunCache()
         self._storages: dict[StorageConfig, Storage] = {}
         self._gateways: dict[str, Gateway] = {}
+        self._folder = _working_folder()
+        self._environment = dict(os.environ)
+
+    def restore_surroundings(self) -> None:
+        """Undo what tasks of earlier invocations did to the working folder and the environment."""
+        if os.environ != self._environment:
+            os.environ.clear()
+            os.environ.update(self._environment)
+        with suppress(OSError):
+            os.chdir(self._folder)
 
     def storage(self, config: StorageConfig) -> Storage:
         if config not in self._storages:
@@ -35,12 +48,20 @@ class _Process:
         return self._gateways[context.gateway_url]
 
 
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # removed under the user's feet
+        return "/"
+
+
 _process = _Process()
 load_driver()  # in the parent that workers are forked from: each of them needs it
 
 
 def handle(invocation: Invocation, context: InvocationContext) -> None:
     """Embody one worker of one run until it has nothing left to do."""
+    _process.restore_surroundings()
     coordination = _storage(invocation, context, context.storage).coordination(invocation.run_id)
     joined = coordination.join(invocation.worker, invocation.attempt)
     code = _code(invocation, coordination) if joined.status is Status.RUNNING else None

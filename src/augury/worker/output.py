@@ -1,7 +1,8 @@
 """`print` in a task reaches the user: standard output and error of tasks, caught and labelled.
 
 The streams of a worker process are replaced once. What a thread writes while it runs a task belongs to
-that task; what it writes otherwise goes where it went before.
+that task, and so does what threads of the task's own write, while it is the only one that runs; anything else
+goes where it went before.
 """
 
 import io
@@ -41,6 +42,11 @@ class Outlet:
         if full:
             self._overflow()
 
+    def flush(self) -> None:
+        """Have everything delivered now."""
+        if self._pending:
+            self._overflow()
+
     def drain(self) -> list[Printed]:
         """What was written since the last call."""
         if not self._pending:
@@ -58,6 +64,15 @@ class _Writing(threading.local):
 
 
 _writing = _Writing()
+_running: list[tuple[int, Outlet]] = []
+"""The tasks that run in this process, for what threads of their own write."""
+
+
+def _author() -> tuple[int, Outlet] | None:
+    """The task that the current thread writes for: its own, or the only one that it can be."""
+    if _writing.outlet is not None:
+        return _writing.task, _writing.outlet
+    return _running[0] if len(_running) == 1 else None
 
 
 class _TaskStream(io.TextIOBase):
@@ -79,14 +94,20 @@ class _TaskStream(io.TextIOBase):
         return self._original.fileno()
 
     def write(self, text: str) -> int:
-        if _writing.outlet is not None and text:
-            _writing.outlet.write(_writing.task, self._name, text)
-        elif _writing.outlet is None:
+        author = _author()
+        if author is None:
             self._original.write(text)
+        elif text:
+            task, outlet = author
+            outlet.write(task, self._name, text)
         return len(text)
 
     def flush(self) -> None:
-        self._original.flush()
+        author = _author()
+        if author is None:
+            self._original.flush()
+        else:
+            author[1].flush()
 
 
 def catch_streams() -> None:
@@ -100,7 +121,9 @@ def catch_streams() -> None:
 def writing_for(task: int, outlet: Outlet) -> Iterator[None]:
     """While it is open, what this thread writes belongs to a task."""
     _writing.task, _writing.outlet = task, outlet
+    _running.append((task, outlet))
     try:
         yield
     finally:
         _writing.outlet = None
+        _running.remove((task, outlet))

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from augury import serde
+from augury.dag.refs import ATOMS
 from augury.errors import AuguryError, RunLost, SerializationError, TaskTimeout
 from augury.invoke.gateway import Gateway, Invocation
 from augury.storage.protocols import (
@@ -92,9 +93,10 @@ class Runner:
         self._io: deque[m.Command] = deque()
         self._working: dict[int, float] = {}  # executor threads that run a task, and since when
         self._over: m.Leave | None = None
-        self._values: dict[int, Any] = {}
+        self._values: dict[int, Any] = {}  # outputs that go to their one consumer as they are
+        self._originals: dict[int, serde.Blob | serde.Buffer] = {}  # outputs of which each consumer gets a copy
         self._blobs: dict[int, serde.Blob] = {}
-        self._constants: dict[int, Any] = {}
+        self._constants: dict[int, serde.Buffer] = {}
         self._outlet = Outlet(self._send_printed)
         self._cursor = "0"
         self._listening = False
@@ -134,6 +136,7 @@ class Runner:
             elif isinstance(command, m.Discard):
                 for task in command.tasks:
                     self._values.pop(task, None)
+                    self._originals.pop(task, None)
                     self._blobs.pop(task, None)
             elif isinstance(command, m.Leave):
                 self._end(command)
@@ -214,18 +217,36 @@ class Runner:
             return m.TaskRaised(task, self._failure(run, error).encode(), retryable)
         self._values[task] = value
         duration_s = time.monotonic() - began_s
-        if not self._state.leaves(task):
+        leaves = self._state.leaves(task)
+        copied = self._view.copied[task] and type(value) not in ATOMS
+        if not (leaves or copied):
             return m.TaskFinished(task, 0, duration_s)
         try:
-            return m.TaskFinished(task, self._pack(task).size_bytes, duration_s)
+            blob = self._pack(task)
         except SerializationError as error:
-            return m.TaskRaised(task, self._failure(run, error).encode(), retryable=False)
+            if leaves:
+                return m.TaskRaised(task, self._failure(run, error).encode(), retryable=False)
+            return m.TaskFinished(task, 0, duration_s)  # what cannot be copied is shared, since it stays here
+        if copied:
+            self._originals[task] = blob
+            del self._values[task]
+        return m.TaskFinished(task, blob.size_bytes if leaves else 0, duration_s)
 
     def _call(self, task: int) -> Any:
-        function = self._program.function(task)
-        args, kwargs = self._program.arguments(task, self._values.__getitem__, self._constant)
+        function = self._program.function(task, self._constant_data)
+        args, kwargs = self._program.arguments(task, self._output, self._constant)
         result = function(*args, **kwargs)
         return asyncio.run(_awaited(result)) if inspect.iscoroutine(result) else result
+
+    def _output(self, task: int) -> Any:
+        """The output of a task for one that takes it: the value itself, or a copy where others take it too."""
+        original = self._originals.get(task)
+        if original is None:
+            return self._values[task]
+        try:
+            return original.reload() if isinstance(original, serde.Blob) else serde.loads(original)
+        except Exception as error:
+            raise self._unloadable(task, error) from error
 
     def _failure(self, run: m.Run, error: BaseException) -> Failure:
         return task_failure(run.task, self._invocation.worker, run.attempt, error)
@@ -245,13 +266,17 @@ class Runner:
         return blob
 
     def _constant(self, index: int) -> Any:
-        """A large argument, fetched when the first task here takes it."""
+        """A large argument; each task gets its own copy."""
+        return serde.loads(self._constant_data(index))
+
+    def _constant_data(self, index: int) -> serde.Buffer:
+        """The bytes of a constant, fetched when the first task here takes it."""
         if index not in self._constants:
-            data = self._objects.get([constant_key(index)])
-            if constant_key(index) not in data:
+            data = self._objects.get([constant_key(index)]).get(constant_key(index))
+            if data is None:
                 raise RunLost(f"constant {index} of run {self._invocation.run_id} is no longer in storage")
-            self._count(fetched=len(data[constant_key(index)]))
-            self._constants[index] = serde.loads(data[constant_key(index)])
+            self._count(fetched=len(data))
+            self._constants[index] = data
         return self._constants[index]
 
     # Commands that go to storage and gateway
@@ -300,14 +325,18 @@ class Runner:
             self._load(task, buffer)
 
     def _load(self, task: int, buffer: serde.Buffer) -> None:
-        try:
-            self._values[task] = serde.loads(buffer)
-        except Exception as error:
-            raise SerializationError(
-                f"the output of {self._view.graph.label(task)} cannot be loaded on worker "
-                f"{self._invocation.worker}: {error!r}"
-            ) from error
         self._count(fetched=len(buffer))
+        if self._view.copied[task]:
+            self._originals[task] = buffer
+            return
+        try:
+            self._values[task] = serde.loads(buffer, writable=True)
+        except Exception as error:
+            raise self._unloadable(task, error) from error
+
+    def _unloadable(self, task: int, error: Exception) -> SerializationError:
+        label, worker = self._view.graph.label(task), self._invocation.worker
+        return SerializationError(f"the output of {label} cannot be loaded on worker {worker}: {error!r}")
 
     def _store(self, task: int) -> None:
         blob = self._pack(task)
@@ -470,7 +499,7 @@ class Runner:
     def _hear(self, event: object) -> None:
         if isinstance(event, TaskReady):
             for task, data in event.outputs.items():
-                if task not in self._values:
+                if task not in self._values and task not in self._originals:
                     self._load(task, data)
             self._tell(m.InputsReady(event.task, tuple(event.outputs)))
         elif isinstance(event, Stop):

@@ -66,6 +66,20 @@ class RunView:
         ]
 
     @cached_property
+    def copied(self) -> Sequence[bool]:
+        """For each task, whether each consumer gets a copy of its output rather than the output itself.
+
+        So it is where a change that one consumer makes could be seen by another one, by the user, or by another
+        try of itself. It depends on the graph alone, not on where tasks run: nor does, then, what tasks see.
+        """
+        graph = self.graph
+        retried = [graph.info(task).retries > 0 for task in range(len(graph))]
+        return [
+            len(consumers) + (task in graph.sink_set) > 1 or any(retried[consumer] for consumer in consumers)
+            for task, consumers in enumerate(graph.dependents)
+        ]
+
+    @cached_property
     def tasks_of(self) -> dict[str, list[int]]:
         """For each planned worker, its tasks, ascending."""
         tasks: dict[str, list[int]] = {}

@@ -79,6 +79,9 @@ class Groups(Protocol):
     notes: tuple[str, ...]
     """What is enforced and what is not, for the user."""
 
+    unlimited: str
+    """What should be limited and is not, and why, in a few words: `CPU (Permission denied)`; mostly empty."""
+
     limits_data: bool
     """Whether a worker must limit its own data segment, because no group limits its memory."""
 
@@ -106,8 +109,9 @@ class Groups(Protocol):
 class NoGroups:
     """No control groups: switched off, or the system does not let us."""
 
-    def __init__(self, notes: tuple[str, ...], limits_data: bool = False) -> None:
+    def __init__(self, notes: tuple[str, ...], limits_data: bool = False, unlimited: str = "") -> None:
         self.notes = notes
+        self.unlimited = unlimited
         self.limits_data = limits_data
 
     def entries(self, worker: int, resources: Resources) -> tuple[GroupEntry, ...]:
@@ -133,13 +137,19 @@ class ControlGroups:
     """The control groups of one platform; see the module's description."""
 
     def __init__(
-        self, trees: Iterable[Tree], locks: Iterable[int], notes: tuple[str, ...], limits_data: bool = False
+        self,
+        trees: Iterable[Tree],
+        locks: Iterable[int],
+        notes: tuple[str, ...],
+        limits_data: bool = False,
+        unlimited: str = "",
     ) -> None:
         self._trees = tuple(trees)
         self._locks = tuple(locks)
         self._processors = os.cpu_count() or 1
         self._left: set[int] = set()
         self.notes = notes
+        self.unlimited = unlimited
         self.limits_data = limits_data
 
     def entries(self, worker: int, resources: Resources) -> tuple[GroupEntry, ...]:
@@ -188,10 +198,12 @@ def open_limits(name: str, enforce: bool, proc: Path = _PROC) -> Groups:
         return NoGroups(("memory and cpu limits not enforced: switched off",))
     made: list[tuple[Tree, int]] = []
     reasons: list[str] = []
+    refusals: dict[str, None] = {}  # in order, each once
     for hierarchy in _hierarchies(proc):
         try:
             made.append(_make_tree(hierarchy, _PREFIX + name))
         except OSError as error:
+            refusals[error.strerror or str(error)] = None
             reasons.append(f"{'+'.join(hierarchy.controllers)}: {error.strerror} ({error.filename})")
     reason = "; ".join(reasons) or "this system has no such control groups"
     trees = [tree for tree, _ in made]
@@ -204,9 +216,12 @@ def open_limits(name: str, enforce: bool, proc: Path = _PROC) -> Groups:
         f"cpu limits: cgroup v{by_cpu.version}" if by_cpu else f"cpu limits not enforced: {reason}",
     )
     limits_data = by_memory is None and fallback
+    missing = [] if by_memory or fallback else ["memory"]
+    missing += [] if by_cpu else ["CPU"]
+    unlimited = f"{' and '.join(missing)} ({', '.join(refusals) or 'no control groups'})" if missing else ""
     if not trees:
-        return NoGroups(notes, limits_data)
-    return ControlGroups(trees, [lock for _, lock in made], notes, limits_data)
+        return NoGroups(notes, limits_data, unlimited)
+    return ControlGroups(trees, [lock for _, lock in made], notes, limits_data, unlimited)
 
 
 def sweep_groups(proc: Path = _PROC) -> None:

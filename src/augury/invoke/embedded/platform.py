@@ -18,7 +18,7 @@ from typing import IO, Final, Self
 
 import msgspec
 
-from augury.config import StorageConfig
+from augury.config import StorageConfig, is_positive, is_whole
 from augury.errors import DefinitionError, PlatformError
 from augury.invoke.embedded.cgroups import sweep_groups
 from augury.invoke.embedded.cloud import Emulation
@@ -71,13 +71,25 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True):
     start_timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
-        for name, least in (("slots", 1), ("keep_alive_s", 0), ("max_idle", 0), ("body_mb", 1)):
-            value = getattr(self, name)
-            if value is not None and not value >= least:
-                raise DefinitionError(f"Embedded.{name} must be at least {least}, not {value!r}")
+        whole_of_1 = "a whole number, at least 1"
+        self._check("slots", whole_of_1, self.slots is None or is_whole(self.slots, least=1))
+        self._check("max_idle", "a whole number, at least 0", self.max_idle is None or is_whole(self.max_idle, least=0))
+        self._check("body_mb", whole_of_1, is_whole(self.body_mb, least=1))
+        kept_s = self.keep_alive_s
+        never = kept_s == 0 and not isinstance(kept_s, bool)
+        self._check("keep_alive_s", "a number of seconds, at least 0", never or is_positive(kept_s))
+        self._check("start_timeout_s", "a number of seconds above 0", is_positive(self.start_timeout_s))
+        self._check("enforce_limits", "True or False", isinstance(self.enforce_limits, bool))
+        self._check("emulation", "an Emulation", isinstance(self.emulation, Emulation | None))
+        for name in ("preload", "sys_path"):
+            self._check(name, "a tuple of str", _are_strings(getattr(self, name)))
         for name in ("handler", "on_loss"):
-            if not all(getattr(self, name).partition(":")[::2]):
-                raise DefinitionError(f"Embedded.{name} must be `module:function`, not {getattr(self, name)!r}")
+            value = getattr(self, name)
+            self._check(name, "`module:function`", isinstance(value, str) and all(value.partition(":")[::2]))
+
+    def _check(self, name: str, expected: str, fits: bool) -> None:
+        if not fits:
+            raise DefinitionError(f"Embedded.{name} must be {expected}, not {getattr(self, name)!r}")
 
     @property
     def concurrency(self) -> int:
@@ -96,6 +108,10 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True):
         return EmbeddedPlatform(self, redis or "")
 
 
+def _are_strings(values: object) -> bool:
+    return isinstance(values, tuple | list) and all(isinstance(value, str) for value in values)
+
+
 class EmbeddedPlatform:
     """A running embedded platform; made by `Embedded.start`. Thread-safe.
 
@@ -106,6 +122,7 @@ class EmbeddedPlatform:
         storage_config: Where runs keep their data.
         limits: What it can do.
         notes: Which limits are enforced, how, and which are not and why.
+        unlimited: What was to be limited and is not, and why, in a few words; mostly empty.
         url: Where its gateway listens.
         token: What to show there.
         pid: Of the supervisor.
@@ -137,6 +154,7 @@ class EmbeddedPlatform:
         self._gateway = HttpGateway(ready.url, self.token)
         self.limits: Limits = ready.limits
         self.notes: tuple[str, ...] = ready.notes
+        self.unlimited: str = ready.unlimited
         self.storage_config = StorageConfig(redis=ready.redis, object_dir=ready.object_dir)
 
     def __repr__(self) -> str:

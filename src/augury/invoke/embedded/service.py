@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _LOG_BYTES: Final = 16 * 1024 * 1024
 _LOG_CHECK_S: Final = 5.0
+_MIB: Final = 1024 * 1024
 
 
 _START_S: Final = 0.03
@@ -152,7 +153,13 @@ async def _serve(
     _watch_for_the_end(end)
     supervisor = Supervisor(settings, storage, groups, zygote, control)
     imitated_s = settings.emulation.cold_start.high_s if settings.emulation else 0.0
-    limits = Limits(concurrency=settings.slots, shares_files=True, start_s=_START_S + imitated_s)
+    limits = Limits(
+        concurrency=settings.slots,
+        shares_files=True,
+        start_s=_START_S + imitated_s,
+        # What workers have unless told otherwise must do on a small machine too: hardly any task uses all of it.
+        memory_mb=max(_machine_mb(), Resources().memory_mb),
+    )
     service = Service(supervisor, limits)
     server = HttpServer(service.answer, ServerLimits(body_bytes=settings.body_bytes), bearer(settings.token))
     try:
@@ -162,14 +169,26 @@ async def _serve(
         if supervisor.broken:
             _tell_client(NotReady(error=supervisor.broken))
             return
-        url, redis = server.url, storage.redis
-        _tell_client(Ready(url=url, redis=redis, object_dir=storage.object_dir, limits=limits, notes=groups.notes))
+        ready = Ready(
+            url=server.url,
+            redis=storage.redis,
+            object_dir=storage.object_dir,
+            limits=limits,
+            notes=groups.notes,
+            unlimited=groups.unlimited,
+        )
+        _tell_client(ready)
         threading.Thread(target=_sweep, name="sweeper", daemon=True).start()
         _trim_log()
         await end.wait()
     finally:
         await server.close()
         supervisor.close()
+
+
+def _machine_mb() -> int:
+    """The physical memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MIB
 
 
 async def _first(ready: "asyncio.Future[None]", end: asyncio.Event) -> None:

@@ -57,6 +57,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     object_dir: str
     limits: Limits
     notes: tuple[str, ...] = ()
+    unlimited: str = ""
 
 
 class NotReady(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -41,11 +41,13 @@ class UniformPlanner:
     name = "uniform"
 
     def __init__(self, resources: Resources | None = None, max_clustering: int = 4) -> None:
+        if not isinstance(resources, Resources | None):
+            raise PlanError(f"UniformPlanner: resources must be Resources(cpus=…, memory_mb=…), not {resources!r}")
         if not is_whole(max_clustering, least=1):
             raise PlanError(
                 f"UniformPlanner: max_clustering must be a whole number of at least 1, not {max_clustering!r}"
             )
-        self.resources = resources or Resources()
+        self.resources = Resources() if resources is None else resources
         self.max_clustering = max_clustering
 
     def plan(self, graph: Graph) -> Plan:

@@ -6,6 +6,7 @@ others; at a fan-in the one whose completion makes the task ready goes on.
 
 from augury.config import Resources
 from augury.dag.graph import Graph
+from augury.errors import PlanError
 from augury.plan.plan import Assignment, Plan, fit_memory
 
 
@@ -28,7 +29,9 @@ class WukongPlanner:
     name = "wukong"
 
     def __init__(self, resources: Resources | None = None) -> None:
-        self.resources = resources or Resources()
+        if not isinstance(resources, Resources | None):
+            raise PlanError(f"WukongPlanner: resources must be Resources(cpus=…, memory_mb=…), not {resources!r}")
+        self.resources = Resources() if resources is None else resources
 
     def plan(self, graph: Graph) -> Plan:
         """Assign every task to any worker of the configuration."""

@@ -1,0 +1,133 @@
+"""What tasks may do to the values that they are given, wherever they run."""
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from augury import Assignment, Client, Plan, task
+from augury.dag.graph import build_workflow
+
+
+@task
+def numbers() -> list[int]:
+    return [3, 1, 2]
+
+
+@task
+def spoil(values: list[int]) -> int:
+    values.sort()
+    values.append(0)
+    return len(values)
+
+
+@task
+def zeros(size: int) -> Any:
+    return np.zeros(size)
+
+
+@task
+def is_writable(array: Any) -> bool:
+    return bool(array.flags.writeable)
+
+
+@task
+def raise_first(array: Any) -> float:
+    array[0] += 1
+    return float(array.sum())
+
+
+def spread(outputs: Any, workers: int) -> Plan:
+    """A plan that puts the tasks on so many workers in turn; on any if that is 0."""
+    graph = build_workflow(outputs).graph
+    assignments = [Assignment(worker=task % workers if workers else None) for task in range(len(graph))]
+    return Plan(fingerprint=graph.fingerprint, planner="spread", assignments=tuple(assignments))
+
+
+WORKERS = pytest.mark.parametrize("workers", [0, 1, 2, 5])
+SIZES = pytest.mark.parametrize("size", [5, 100_000])
+
+
+@WORKERS
+def test_what_several_tasks_take_is_not_changed_by_any_of_them(client: Client, workers: int) -> None:
+    source = numbers()
+    outputs = [[spoil(source) for _ in range(8)], source]
+    assert client.submit(outputs, plan=spread(outputs, workers)).result(60) == [[4] * 8, [3, 1, 2]]
+
+
+@WORKERS
+@SIZES
+def test_arrays_that_several_tasks_take_are_read_only_for_all(client: Client, workers: int, size: int) -> None:
+    source = zeros(size)
+    outputs = [is_writable(source) for _ in range(4)]
+    assert client.submit(outputs, plan=spread(outputs, workers)).result(60) == [False] * 4
+
+
+@WORKERS
+@SIZES
+def test_a_task_may_change_what_only_it_takes(client: Client, workers: int, size: int) -> None:
+    outputs = raise_first(zeros(size))
+    assert client.submit(outputs, plan=spread(outputs, workers)).result(60) == 1.0
+
+
+@SIZES
+def test_results_are_the_users_to_change(client: Client, size: int) -> None:
+    result = client.compute(zeros(size))
+    result += 1
+    assert result.sum() == size
+
+
+def test_a_large_argument_is_not_changed_for_other_tasks(client: Client) -> None:
+    table = list(range(50_000))
+
+    @task
+    def pop(values: list[int]) -> int:
+        return values.pop()
+
+    assert client.compute([pop(table) for _ in range(6)]) == [49_999] * 6
+    assert len(table) == 50_000
+
+
+def test_each_try_gets_what_the_first_one_got(client: Client) -> None:
+    @task
+    def empty() -> list[int]:
+        return []
+
+    @task(retries=3)
+    def fails_twice(values: list[int]) -> list[int]:
+        values.append(1)
+        if len(values) < 3:
+            raise ValueError(f"{len(values)} values")
+        return values
+
+    with pytest.raises(ValueError, match="1 values"):
+        client.compute(fails_twice(empty()))
+
+
+def test_what_a_task_does_to_its_surroundings_ends_with_its_worker(client: Client) -> None:
+    @task
+    def wander() -> None:
+        os.chdir("/")
+        os.environ["LEAK"] = "1"
+
+    @task
+    def look() -> tuple[str, str | None]:
+        return os.getcwd(), os.environ.get("LEAK")
+
+    before = client.compute(look())
+    client.compute([wander() for _ in range(8)])
+    assert client.compute([look() for _ in range(8)]) == [before] * 8
+
+
+def test_what_a_thread_of_a_task_prints_is_shown(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    @task
+    def talk() -> None:
+        thread = threading.Thread(target=print, args=("from a thread",))
+        thread.start()
+        thread.join()
+
+    with Client(redis=client._open().storage._config.redis) as shown:  # type: ignore[attr-defined]
+        shown.compute(talk())
+    assert "[talk[0]] from a thread" in capsys.readouterr().out
