@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from augury.errors import DefinitionError
@@ -76,6 +77,25 @@ def test_a_short_run_in_a_pipe_leaves_only_its_report() -> None:
     screen.finish()
     assert screen.err.getvalue() == REPORT_LINE
     assert screen.out.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "ran", "invocations", "expected"),
+    [
+        ("succeeded", 9, 2, "9 tasks on 2 workers in "),
+        ("failed", 1, 2, "1 of 9 tasks on 2 workers in "),
+        ("cancelled", 0, 3, "0 of 9 tasks on 2 workers (3 invocations) in "),
+    ],
+)
+def test_a_report_tells_how_many_tasks_ran_unless_all_did(
+    status: str, ran: int, invocations: int, expected: str
+) -> None:
+    report = msgspec.structs.replace(REPORT, status=status, ran=ran, invocations=invocations)
+    assert str(report).startswith(expected)
+
+
+def test_a_report_of_one_invocation_says_so_in_the_singular() -> None:
+    assert " on 0 workers (1 invocation) in " in str(msgspec.structs.replace(REPORT, workers=0, invocations=1))
 
 
 def test_a_long_run_in_a_pipe_writes_a_line_every_few_seconds() -> None:

@@ -345,6 +345,100 @@ def test_an_object_made_elsewhere_is_an_instance_of_the_class_here_and_leaves_it
     assert module.Thing.made == 0
 
 
+SLOTTED = {
+    "slots": """
+        class Thing:
+            __slots__ = ("size", "__private")
+
+            def __init__(self, size):
+                self.size = size
+                self.__private = size + 1
+
+            def content(self):
+                return self.size, self.__private
+        """,
+    "one slot": """
+        class Thing:
+            __slots__ = "size"
+
+            def __init__(self, size):
+                self.size = size
+
+            def content(self):
+                return self.size
+        """,
+    "dataclass": """
+        @dataclasses.dataclass(slots=True)
+        class Thing:
+            size: object
+            colour: str = "red"
+
+            def content(self):
+                return self.size, self.colour
+        """,
+    "frozen dataclass": """
+        @dataclasses.dataclass(slots=True, frozen=True)
+        class Thing:
+            size: object
+
+            def content(self):
+                return self.size
+        """,
+    "inherited": """
+        class Base(abc.ABC):
+            __slots__ = ("base",)
+
+        class Thing(Base):
+            __slots__ = ("size",)
+
+            def __init__(self, size):
+                self.base = self.size = size
+
+            def content(self):
+                return self.base, self.size
+        """,
+    "slots and a dictionary": """
+        class Thing:
+            __slots__ = ("size", "__dict__", "__weakref__")
+
+            def __init__(self, size):
+                self.size = self.other = size
+
+            def content(self):
+                return self.size, vars(self)
+        """,
+    "named tuple": """
+        class Thing(typing.NamedTuple):
+            size: object
+
+            def content(self):
+                return self.size
+        """,
+}
+
+THERE = """
+import sys
+from augury import serde
+thing = serde.loads(open(sys.argv[1], "rb").read())
+open(sys.argv[1], "wb").write(serde.dumps([thing, type(thing)(2), hasattr(thing, "__dict__")]).join())
+"""
+
+
+@pytest.mark.parametrize("source", SLOTTED.values(), ids=SLOTTED.keys())
+def test_an_object_with_slots_goes_elsewhere_and_comes_home(source: str, module: Any, tmp_path: Path) -> None:
+    exec("import abc, dataclasses, typing\n" + textwrap.dedent(source), vars(module))
+    file = tmp_path / "value"
+    thing = module.Thing(1)
+    with serde.modules_by_value([module]):
+        file.write_bytes(serde.dumps(thing).join())
+    subprocess.run([sys.executable, "-c", THERE, str(file)], check=True)
+    same, new, has_dictionary = serde.loads(file.read_bytes())
+    assert type(same) is type(new) is module.Thing
+    assert (same.content(), new.content()) == (thing.content(), module.Thing(2).content())
+    if module.Thing.__base__ is not tuple:
+        assert has_dictionary == hasattr(thing, "__dict__"), "there the class is made as it is here"
+
+
 def test_writable_loading_gives_arrays_that_may_be_changed() -> None:
     data = serde.dumps(np.arange(10_000)).join()
     array = serde.loads(data, writable=True)

@@ -261,7 +261,7 @@ def _check_options(name: object, plan: object) -> None:
 
 
 def _checked_observers(observers: object) -> list[Observer]:
-    listed = list(observers) if isinstance(observers, Iterable) else [observers]
+    listed: list[Any] = list(observers) if isinstance(observers, Iterable) else [observers]
     wrong = [one for one in listed if isinstance(one, type) or not callable(getattr(one, "on_event", None))]
     if wrong or not isinstance(observers, Iterable):
         raise DefinitionError(

@@ -10,7 +10,7 @@ INLINE_BYTES = 16 * 1024
 """Outputs up to this size ride inside events and reports; larger ones are objects of their own."""
 
 CONSTANT_BYTES = 64 * 1024
-"""Arguments above this size are stored once, however many tasks use them."""
+"""Arguments and functions above this size are stored once, however many tasks use them."""
 
 
 class Resources(msgspec.Struct, frozen=True, order=True):

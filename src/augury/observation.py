@@ -55,8 +55,9 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
         again = f" ({count(self.invocations, 'invocation')})" if self.invocations > self.workers else ""
         part = "" if self.status == "succeeded" else f"{self.ran:,} of "
         return (
-            f"{part}{count(self.tasks, 'task')} on {count(self.workers, 'worker')}{again} in {seconds(self.makespan_s)}, "
-            f"{count(self.cold_starts, 'cold start')}, {amount(self.gb_seconds)} GB-s, {size(self.stored_bytes)} stored"
+            f"{part}{count(self.tasks, 'task')} on {count(self.workers, 'worker')}{again} "
+            f"in {seconds(self.makespan_s)}, {count(self.cold_starts, 'cold start')}, {amount(self.gb_seconds)} GB-s, "
+            f"{size(self.stored_bytes)} stored"
         )
 
 

@@ -215,7 +215,7 @@ def _make_slotted_class(
 ) -> Any:
     try:
         return _make_class(metaclass, name, bases, {**attributes, "__slots__": slots}, *tracking)
-    except TypeError:  # the metaclass makes slots by itself, and lets nobody name them
+    except Exception:  # noqa: BLE001 - whatever a metaclass says that makes slots itself, as that of named tuples does
         return _make_class(metaclass, name, bases, attributes, *tracking)
 
 

@@ -383,6 +383,67 @@ def test_a_function_is_encoded_once_however_many_tasks_call_it() -> None:
     assert len(worker.program.functions) == 2
 
 
+def reading(table: Any) -> TaskNode[Any]:
+    """A task whose function takes a table along."""
+    return TaskNode(Function(lambda index: float(table[index]), TaskOptions()), (7,), {})
+
+
+def test_a_function_with_a_large_value_is_a_constant() -> None:
+    table = np.arange(100_000)
+    worker = Worker(reading(table))
+    assert worker.program.functions == (0,)
+    assert worker.program.constants == (worker.constants[0].size_bytes,)
+    assert size_of(worker.program) < 1_000
+    assert worker.function(0)(7) == 7.0
+
+
+def test_a_function_with_a_large_value_is_not_copied() -> None:
+    table = np.arange(100_000)
+    parts = Worker(reading(table)).constants[0].parts
+    assert any(np.shares_memory(np.frombuffer(part, dtype=np.uint8), table) for part in parts)
+
+
+def test_a_function_with_a_small_value_is_in_the_program() -> None:
+    worker = Worker(reading(np.arange(100)))
+    assert worker.constants == []
+    assert worker.function(0)(7) == 7.0
+
+
+def test_large_functions_and_large_arguments_are_constants_side_by_side() -> None:
+    first = reading(np.arange(100_000))
+    big = np.ones(20_000)
+    worker = Worker([first, task(big), reading(np.arange(100_000) * 2)])
+    assert len(worker.constants) == 3
+    assert [worker.function(0)(7), worker.function(2)(7)] == [7.0, 14.0]
+    np.testing.assert_array_equal(worker.arguments(1)[0][0], big)
+
+
+def test_the_bytes_of_a_large_function_are_asked_for_once() -> None:
+    worker = Worker(reading(np.arange(100_000)))
+    asked: list[int] = []
+
+    def constant_data(index: int) -> bytes:
+        asked.append(index)
+        return worker.constant_data(index)
+
+    assert worker.loaded.function(0, constant_data) is worker.loaded.function(0, constant_data)
+    assert asked == [0]
+
+
+def test_errors_of_the_storage_pass_through_when_a_large_function_is_fetched() -> None:
+    def constant_data(_: int) -> bytes:
+        raise ConnectionError("storage")
+
+    with pytest.raises(ConnectionError, match="storage"):
+        Worker(reading(np.arange(100_000))).loaded.function(0, constant_data)
+
+
+def test_an_argument_of_a_function_that_was_not_loaded_is_named_by_its_place() -> None:
+    worker = Worker(task(1, {task(0)}))
+    with pytest.raises(SerializationError, match=r"argument 2 of resize\[1\]: a set cannot be built"):
+        worker.loaded.arguments(1, lambda _: ["a list"], worker.constant_data)
+
+
 # ── scale ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 MANY = 100_000

@@ -31,6 +31,12 @@ class Custom(Exception):
         self.code = code
 
 
+class ApiError(Exception):
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+
+
 def test_the_users_own_exception_is_raised(client: Client) -> None:
     with pytest.raises(ValueError, match="cannot take 3") as caught:
         client.compute(collect(fine(1), explode(3)))
@@ -53,17 +59,28 @@ def test_an_exception_class_of_the_users_arrives_as_it_is(client: Client) -> Non
     assert caught.value.code == 7
 
 
+def test_an_exception_with_another_signature_than_its_args_arrives_as_it_is(client: Client) -> None:
+    @task
+    def refuse() -> None:
+        raise ApiError(404, "not found")
+
+    with pytest.raises(ApiError, match="404: not found") as caught:
+        client.compute(refuse())
+    assert str(caught.value) == "404: not found"
+    assert caught.value.code == 404
+    assert "worker/runner.py" not in str(caught.value.__cause__)
+
+
 def test_an_exception_that_cannot_travel_is_told(client: Client) -> None:
     @task
     def refuse() -> None:
         class Odd(Exception):
             def __init__(self) -> None:
-                super().__init__("odd")
-                self.lock = threading.Lock()
+                super().__init__("odd", threading.Lock())
 
         raise Odd
 
-    with pytest.raises(augury.TaskFailed, match=r"refuse\[0\] failed .*Odd: odd"):
+    with pytest.raises(augury.TaskFailed, match=r"refuse\[0\] failed .*Odd: \('odd'"):
         client.compute(refuse())
 
 
@@ -182,7 +199,7 @@ def test_a_worker_that_dies_fails_the_run_and_the_platform_goes_on(client: Clien
 
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(augury.WorkerLost, match="SIGKILL"):
+    with pytest.raises(augury.WorkerLost, match=r"SIGKILL.*; it was given die\[0\]"):
         client.compute(collect(fine(1), die()))
     assert client.compute(fine(2)) == 2
 
@@ -229,9 +246,28 @@ def test_a_closed_client_says_so() -> None:
         client.submit(fine(1))
 
 
-def test_nothing_to_compute_is_told(client: Client) -> None:
+def test_nothing_to_compute_is_its_own_value_and_no_run(client: Client) -> None:
+    assert client.compute([1, 2]) == [1, 2]
     with pytest.raises(augury.DefinitionError, match="no task"):
-        client.compute([1, 2])
+        client.submit([1, 2])
+
+
+def test_more_memory_than_the_machine_has_is_refused(client: Client) -> None:
+    @task(memory_mb=1 << 40)
+    def huge() -> None:
+        pass
+
+    with pytest.raises(augury.PlanError, match=r"huge\[0\] is to have .* can have .* MB at most"):
+        client.compute(huge())
+
+
+def test_the_report_of_a_failed_run_counts_what_ran(client: Client) -> None:
+    run = client.submit(explode(fine(1)))
+    with pytest.raises(ValueError, match="cannot take"):
+        run.result()
+    report = run.report()
+    assert (report.ran, report.tasks) == (1, 2)
+    assert str(report).startswith("1 of 2 tasks on ")
 
 
 def test_a_plan_of_another_workflow_is_refused(client: Client) -> None:

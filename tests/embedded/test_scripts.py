@@ -35,6 +35,33 @@ def test_a_script_without_a_main_guard(script: Script) -> None:
     assert (done.stdout, done.returncode) == ("15\n", 0), done.stderr
 
 
+def test_objects_with_slots_come_back_to_the_script(script: Script) -> None:
+    done = script(
+        """
+        import dataclasses
+        from augury import task
+
+        @dataclasses.dataclass(slots=True)
+        class Point:
+            x: object
+
+        class Pair:
+            __slots__ = ("left", "right")
+
+            def __init__(self, left, right):
+                self.left, self.right = left, right
+
+        @task
+        def both(point):
+            return point, Pair(point, Point(point.x + 1))
+
+        point, pair = both(task(lambda point: point)(Point(1))).compute()
+        print(point == Point(1), type(pair) is Pair, pair.left is point, pair.right)
+        """
+    )
+    assert (done.stdout, done.returncode) == ("True True True Point(x=2)\n", 0), done.stderr
+
+
 def test_functions_in_a_module_beside_the_script(script: Script, tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text(
         textwrap.dedent(

@@ -1,6 +1,7 @@
 """Workflows on the embedded platform: real processes, a real Redis, real files."""
 
 import asyncio
+import os
 import threading
 from collections import Counter, OrderedDict, defaultdict
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pytest
 import redis
 
 import augury
-from augury import Client, Embedded, Resources, UniformPlanner, WukongPlanner, task
+from augury import Client, Embedded, Resources, SerializationError, UniformPlanner, WukongPlanner, task
 
 
 @task
@@ -269,6 +270,48 @@ def test_only_the_sink_of_a_chain_is_stored(client: Client) -> None:
     assert len(run.result()) == 10_000
     assert 10_000 < run.report().stored_bytes < 11_000
     assert run.report().invocations == 1
+
+
+TABLE = np.arange(5 * 131_072)  # 5 MB
+
+
+def test_a_large_value_that_a_function_refers_to_is_stored_once(client: Client) -> None:
+    @task
+    def look_up(index: int) -> float:
+        return float(TABLE[index])
+
+    run = client.submit(look_up.map(range(20)))
+    assert run.result() == [float(index) for index in range(20)]
+    report = run.report()
+    assert report.stored_bytes < 10_000
+    assert TABLE.nbytes < report.fetched_bytes < (report.invocations + 1) * TABLE.nbytes
+
+
+class Homebody:
+    """Can be loaded in the process that made it only."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _stay, (os.getpid(),)
+
+
+def _stay(pid: int) -> Homebody:
+    if os.getpid() != pid:
+        raise LookupError("not at home")
+    return Homebody()
+
+
+def test_a_result_that_the_client_cannot_load_names_its_task(client: Client) -> None:
+    @task
+    def settle(_: int) -> Homebody:
+        return Homebody()
+
+    run = client.submit([double(1), settle(double(2))])
+    with pytest.raises(
+        SerializationError,
+        match=r"the result of settle\[0\] cannot be loaded on the client: LookupError\('not at home'",
+    ):
+        run.result()
+    assert run.status == "failed"
 
 
 def test_nothing_is_left_in_storage_after_a_run(client: Client) -> None:

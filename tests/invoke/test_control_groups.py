@@ -237,12 +237,15 @@ def test_where_groups_are_refused_memory_falls_back_and_the_notes_say_why(
     memory, cpu = groups.notes
     assert memory.startswith("memory limits: RLIMIT_DATA (memory+cpu: no permission to move processes")
     assert cpu.startswith("cpu limits not enforced: memory+cpu: no permission to move processes")
+    assert groups.unlimited == "CPU (no permission to move processes)"
     assert groups.limits_data
     assert groups.entries(1, Resources()) == ()
 
 
 def test_where_there_are_no_groups_at_all_the_notes_say_so(tmp_path: Path) -> None:
-    _, cpu = open_limits("x", enforce=True, proc=tmp_path).notes
+    groups = open_limits("x", enforce=True, proc=tmp_path)
+    _, cpu = groups.notes
+    assert groups.unlimited == "CPU (no control groups)"
     assert cpu == "cpu limits not enforced: this system has no such control groups"
 
 

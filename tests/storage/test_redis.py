@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from redis import exceptions
 
 from augury.config import StorageConfig
 from augury.errors import ObjectTooLarge, StorageError
 from augury.serde import Blob
+from augury.storage import redis as redis_storage_module
 from augury.storage import redis_client
 from augury.storage.opening import open_storage
 from augury.storage.protocols import (
@@ -245,6 +247,18 @@ def test_an_object_beyond_the_limit_of_redis_is_refused_with_advice(
     half = memoryview(bytes(256 * 1024**2))
     with pytest.raises(ObjectTooLarge, match=r"o7 .* 512 MiB .* at most 511 MiB: return a smaller value, split it"):
         redis_storage.objects("run").put("o7", Blob([half, half]))
+    assert redis.command("DBSIZE") == 0
+
+
+def test_a_workflow_beyond_the_limit_of_redis_is_refused_with_advice(
+    redis_storage: RedisStorage, redis: RedisClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_storage_module, "_LARGEST_OBJECT_BYTES", 2 * 1024**2)
+    spec = msgspec.structs.replace(SPEC, program=bytes(3 * 1024**2))
+    with pytest.raises(
+        ObjectTooLarge, match=r"the workflow itself .* is 3 MiB .* at most 2 MiB: pass large values as arguments, or"
+    ):
+        redis_storage.coordination("run").create(spec, [9], [])
     assert redis.command("DBSIZE") == 0
 
 

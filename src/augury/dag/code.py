@@ -44,7 +44,7 @@ class FunctionByName(NamedTuple):
 
 
 def encode_function(function: Function, *, shared_files: bool) -> serde.Blob:
-    """A function as bytes; large globals that travel with it are views of their own memory.
+    """A function as bytes; large arrays that it takes along are views of their own memory.
 
     Raises:
         SerializationError: It refers to something that cannot be pickled.

@@ -235,11 +235,8 @@ class _Encoder:
 
 def _argument_name(fn: Callable[..., Any] | None, key: Key) -> str:
     """How a reader would call an argument: by its parameter if that is known, else by its place."""
-    name: str | None
-    if isinstance(key, str):
-        name = key
-    else:
-        name = parameter_name(signature_of(fn), key) if fn is not None else None
+    signature = None if fn is None else signature_of(fn)
+    name = key if isinstance(key, str) else parameter_name(signature, key)
     return f"argument {name!r}" if name is not None else f"argument {int(key) + 1}"
 
 
@@ -336,7 +333,8 @@ class LoadedProgram:
             constant: Gives a constant by its index.
 
         Raises:
-            SerializationError: An argument cannot be loaded here; names the task and the argument.
+            SerializationError: An argument cannot be loaded here; names the task and the argument, which has a
+                name once `function` has loaded the function, and before a place.
         """
         call = self.call(task)
         args = list(call.args)

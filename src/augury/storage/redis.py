@@ -96,8 +96,9 @@ class RedisCoordination:
         data = _encode(spec)
         if len(data) > _LARGEST_OBJECT_BYTES:
             raise ObjectTooLarge(
-                f"the workflow itself (functions, arguments) is {len(data) / 1024**2:,.0f} MiB and Redis takes at most "
-                f"{_LARGEST_OBJECT_BYTES // 1024**2} MiB: pass large values as arguments, or make fewer or lighter tasks"
+                f"the workflow itself (functions, arguments) is {len(data) / 1024**2:,.0f} MiB and Redis takes "
+                f"at most {_LARGEST_OBJECT_BYTES // 1024**2} MiB: pass large values as arguments, "
+                "or make fewer or lighter tasks"
             )
         request = (self._ttl_s, tuple(sinks), tuple(claim.worker for claim in claims))
         if self._once("create", [], [data, _encode(request)]) == 0:

@@ -1,12 +1,21 @@
 """How a failure travels from a worker to the user: as data on the way, as the user's own exception at the end."""
 
 import traceback
+from pathlib import Path
+from types import FunctionType, TracebackType
+from typing import Any
 
 import msgspec
 
 from augury import errors, serde
 from augury.dag.graph import Graph
 from augury.invoke.gateway import Invocation
+
+_OWN_FOLDERS = (str(Path(__file__).parent), str(Path(traceback.__file__).with_name("asyncio")))
+"""Where the code is that calls the user's function, directly or in an event loop."""
+
+_PICKLING = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
+_NAMED_TASKS = 3
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +29,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         message: What happened, for people.
         remote_traceback: Where, in the user's code; empty if no code was involved.
         error: The user's exception, if it can travel.
+        tasks: What a worker that was lost was started with; empty for a planned one.
     """
 
     task: int = -1
@@ -29,6 +39,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     remote_traceback: str = ""
     error: bytes = b""
+    tasks: tuple[int, ...] = ()
 
     def encode(self) -> bytes:
         """As bytes."""
@@ -68,6 +79,7 @@ def worker_lost(invocation: Invocation, reason: str) -> bytes:
         worker=invocation.worker,
         kind="WorkerLost",
         message=f"worker {invocation.worker} (attempt {invocation.attempt}) {reason}",
+        tasks=invocation.tasks,
     ).encode()
 
 
@@ -75,19 +87,31 @@ def to_exception(failure: Failure, graph: Graph) -> BaseException:
     """What the client raises: the user's own exception if it travelled, with a cause that tells the story."""
     kind = getattr(errors, failure.kind, errors.RunError)
     if failure.task < 0:
-        return kind(_with_traceback(failure.message, failure))
+        return kind(_with_traceback(failure.message + _given(failure, graph) + _cure(failure), failure))
     story = _story(failure, graph)
     if not failure.error:
         return kind(story)
     try:
-        error = serde.loads(failure.error)
+        error = _unpacked(failure.error)
     except Exception:  # noqa: BLE001 - a user's exception may do anything when it is loaded; the story is told without it
-        return errors.TaskFailed(story)
-    if not isinstance(error, Exception):
         return errors.TaskFailed(story)
     error.__cause__ = errors.TaskFailed(story)
     error.add_note(f"in {graph.label(failure.task)}{_chain(failure.task, graph)}")
     return error
+
+
+def _given(failure: Failure, graph: Graph) -> str:
+    """What a lost worker was to do, as far as its invocation says."""
+    labels = [graph.label(task) for task in failure.tasks[:_NAMED_TASKS]]
+    if len(failure.tasks) > _NAMED_TASKS:
+        labels.append(f"{len(failure.tasks) - _NAMED_TASKS} more")
+    listed = " and ".join(part for part in (", ".join(labels[:-1]), *labels[-1:]) if part)
+    return f"; it was given {listed}" if listed else ""
+
+
+def _cure(failure: Failure) -> str:
+    out_of_memory = failure.kind == "WorkerLost" and "out of memory" in failure.message
+    return "; give its tasks more: @task(memory_mb=…)" if out_of_memory else ""
 
 
 def _story(failure: Failure, graph: Graph) -> str:
@@ -110,15 +134,62 @@ def _with_traceback(message: str, failure: Failure) -> str:
 
 def _user_traceback(error: BaseException) -> str:
     """The traceback from the user's function on, without the worker's own frames."""
-    frames = error.__traceback__
-    return "".join(traceback.format_exception(type(error), error, frames.tb_next if frames else None))
+    frame: TracebackType | None = error.__traceback__
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_OWN_FOLDERS):
+        frame = frame.tb_next
+    return "".join(traceback.format_exception(type(error), error, frame))
+
+
+# How an exception travels: by the pickling that its class defines, or else as (class, arguments, attributes). The
+# default of Python calls the class again with `args`, which fails, or does harm, if its `__init__` takes others.
 
 
 def _portable(error: Exception) -> bytes:
     """The exception as bytes, or nothing if it does not survive the way."""
     try:
-        data = serde.dumps(error).join()
-        serde.loads(data)
+        parcel = error if _pickles_itself(type(error)) else _parcel(error)
+        data = serde.dumps(parcel).join()
+        _unpacked(data)
     except Exception:  # noqa: BLE001 - any exception class may refuse; its text travels all the same
         return b""
     return data
+
+
+def _unpacked(data: bytes) -> Exception:
+    parcel = serde.loads(data)
+    error = parcel if isinstance(parcel, Exception) else _rebuilt(*parcel)
+    if not isinstance(error, Exception):
+        raise errors.SerializationError(f"this is not an exception: {error!r}")
+    return error
+
+
+def _pickles_itself(kind: type) -> bool:
+    return any(isinstance(getattr(kind, name, None), FunctionType) for name in _PICKLING)
+
+
+def _parcel(error: Exception) -> tuple[Any, ...]:
+    """Class, arguments, and attributes with the notes among them; None in place of those that cannot travel."""
+    _, args, *rest = tuple(error.__reduce__())
+    state = rest[0] if rest and isinstance(rest[0], dict) else {}
+    return type(error), args, {name: value if _travels(value) else None for name, value in state.items()}
+
+
+def _travels(value: Any) -> bool:
+    try:
+        serde.loads(serde.dumps(value).join())
+    except Exception:  # noqa: BLE001 - an attribute may be anything
+        return False
+    return True
+
+
+def _rebuilt(kind: type[Exception], args: tuple[Any, ...], state: dict[str, Any]) -> Exception:
+    """An exception as it was; its own `__init__` is left out, that of the built-in class below it is not."""
+    try:
+        error = kind.__new__(kind, *args)
+    except TypeError:  # it has a `__new__` of its own, with other arguments
+        error = BaseException.__new__(kind, *args)
+    inits = (vars(base).get("__init__") for base in kind.__mro__)
+    below = next(init for init in inits if init is not None and not isinstance(init, FunctionType))
+    below(error, *args)
+    error.__setstate__(state)
+    return error

@@ -75,10 +75,10 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True):
         self._check("slots", whole_of_1, self.slots is None or is_whole(self.slots, least=1))
         self._check("max_idle", "a whole number, at least 0", self.max_idle is None or is_whole(self.max_idle, least=0))
         self._check("body_mb", whole_of_1, is_whole(self.body_mb, least=1))
-        kept_s = self.keep_alive_s
-        never = kept_s == 0 and not isinstance(kept_s, bool)
-        self._check("keep_alive_s", "a number of seconds, at least 0", never or is_positive(kept_s))
-        self._check("start_timeout_s", "a number of seconds above 0", is_positive(self.start_timeout_s))
+        for name in ("keep_alive_s", "start_timeout_s"):
+            value = getattr(self, name)
+            is_zero = value == 0 and not isinstance(value, bool)
+            self._check(name, "a number of seconds, at least 0", is_zero or is_positive(value))
         self._check("enforce_limits", "True or False", isinstance(self.enforce_limits, bool))
         self._check("emulation", "an Emulation", isinstance(self.emulation, Emulation | None))
         for name in ("preload", "sys_path"):

@@ -1,0 +1,159 @@
+"""A wrong setting is refused where it is given, by an error that names it and says what is expected."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import augury
+from augury import Client, DefinitionError, Embedded, PlanError, Resources, UniformPlanner, WukongPlanner, task
+from augury.client import _warn_of_missing_limits
+from augury.dag.graph import build_workflow
+from augury.invoke.gateway import Limits
+from augury.run import _check_limits
+
+
+@task
+def double(x: int) -> int:
+    return 2 * x
+
+
+@task(memory_mb=4096)
+def heavy(x: int) -> int:
+    return x
+
+
+def odd(value: object) -> Any:
+    """A value of a type that the type checker would refuse."""
+    return value
+
+
+class Nameless:
+    def plan(self, graph: Any) -> Any:
+        return None
+
+
+class Lazy(Nameless):
+    name = "lazy"
+
+
+WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: double(1).compute(name=odd(5)), DefinitionError, "must be a str that is not empty, not name=5"),
+    (lambda: double(1).submit(name=""), DefinitionError, "name of a workflow must be"),
+    (lambda: augury.compute(name=odd(5)), DefinitionError, "name of a workflow must be"),
+    (lambda: double(1).compute(plan=odd(5)), PlanError, "must be a Plan, .* not plan=5"),
+    (lambda: Client().submit(double(1), plan=odd(5)), PlanError, "must be a Plan"),
+    (lambda: augury.compute(double(1), plan=odd("x")), PlanError, "must be a Plan"),
+    (lambda: double(1).plan(planner=odd(5)), DefinitionError, r"plan\(planner=…\) must be an object"),
+    (lambda: double(1).plan(planner=Lazy()), PlanError, "planner lazy gave None, which is not a Plan"),
+    (lambda: Client(planner=Lazy()).submit(double(1)), PlanError, "planner lazy gave None"),
+    (lambda: Client(planner=odd("uniform")), DefinitionError, r"such as UniformPlanner\(\), not 'uniform'"),
+    (lambda: Client(planner=odd(UniformPlanner)), DefinitionError, r"Client\(planner=…\)"),
+    (lambda: Client(planner=odd(Nameless())), DefinitionError, r"Client\(planner=…\)"),
+    (lambda: Client(platform=odd("x")), DefinitionError, r"Client\(platform=…\) must be an Embedded"),
+    (lambda: Client(platform=odd(Embedded)), DefinitionError, r"Client\(platform=…\) must be an Embedded"),
+    (lambda: Client(observers=odd([5])), DefinitionError, r"Client\(observers=…\).*on_event\(event\).*not \[5\]"),
+    (lambda: Client(observers=odd(5)), DefinitionError, r"Client\(observers=…\) must be a list"),
+    (lambda: Client(redis=odd(5)), DefinitionError, r"Client\(redis=…\) must be an address"),
+    (lambda: Client(redis=""), DefinitionError, r"Client\(redis=…\) must be an address"),
+    (lambda: Client(redis="redis://h", gateway=odd(5)), DefinitionError, r"Client\(gateway=…\) must be an address"),
+    (lambda: Client(token=odd(5)), DefinitionError, r"Client\(token=…\) must be a str, not int"),
+    (lambda: UniformPlanner(odd("x")), PlanError, r"UniformPlanner: resources must be Resources\(.*not 'x'"),
+    (lambda: UniformPlanner(max_clustering=odd("a")), PlanError, "UniformPlanner: max_clustering must be a whole"),
+    (lambda: WukongPlanner(odd("x")), PlanError, r"WukongPlanner: resources must be Resources\(.*not 'x'"),
+]
+
+
+@pytest.mark.parametrize(("give", "error", "text"), WRONG)
+def test_a_wrong_option_is_named(give: Callable[[], Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        give()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("slots", "a"),
+        ("slots", True),
+        ("slots", 0),
+        ("slots", 1.5),
+        ("keep_alive_s", float("nan")),
+        ("keep_alive_s", float("inf")),
+        ("keep_alive_s", -1),
+        ("keep_alive_s", False),
+        ("keep_alive_s", None),
+        ("max_idle", -1),
+        ("max_idle", 0.5),
+        ("body_mb", 0),
+        ("body_mb", None),
+        ("start_timeout_s", -1),
+        ("start_timeout_s", "30"),
+        ("enforce_limits", 1),
+        ("emulation", "aws"),
+        ("preload", "pandas"),
+        ("preload", (5,)),
+        ("sys_path", 5),
+        ("handler", "no_function"),
+        ("handler", 5),
+        ("on_loss", ":f"),
+    ],
+)
+def test_a_wrong_setting_of_the_embedded_platform_is_named(setting: str, value: Any) -> None:
+    with pytest.raises(DefinitionError, match=rf"Embedded\.{setting} must be .*, not "):
+        Embedded(**{setting: value})
+
+
+@pytest.mark.parametrize("keep_alive_s", [0, 0.0, 0.5, 60])
+def test_workers_may_be_kept_for_any_time_and_for_none(keep_alive_s: float) -> None:
+    assert Embedded(keep_alive_s=keep_alive_s, slots=1, max_idle=0).keep_alive_s == keep_alive_s
+
+
+def test_an_error_shows_no_token() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        Client(token=odd(b"s3cret"))
+    assert "s3cret" not in str(caught.value)
+
+
+# Nothing to compute
+
+
+def test_what_holds_no_task_is_its_own_value() -> None:
+    values = [1, {"x": 2}]
+    with Client(observers=[]) as client:
+        assert client.compute(values) is values
+        assert augury.compute() == ()
+        assert augury.compute([]) == ([],)
+
+
+def test_there_is_no_run_of_nothing() -> None:
+    with pytest.raises(DefinitionError, match="no task"):
+        Client(observers=[]).submit([1, 2])
+
+
+# What a platform can give
+
+
+def test_more_memory_than_a_worker_can_have_is_refused() -> None:
+    graph = build_workflow(heavy(double(1))).graph
+    plan = WukongPlanner(Resources(memory_mb=512)).plan(graph)
+    with pytest.raises(PlanError, match=r"heavy\[0\] is to have 4,096 MB and .* can have 4,095 MB at most"):
+        _check_limits(graph, plan, Limits(concurrency=1, memory_mb=4095))
+
+
+@pytest.mark.parametrize("memory_mb", [0, 4096])
+def test_memory_that_a_worker_can_have_or_that_nobody_knows_is_accepted(memory_mb: int) -> None:
+    graph = build_workflow(heavy(1)).graph
+    _check_limits(graph, WukongPlanner().plan(graph), Limits(concurrency=1, memory_mb=memory_mb))
+
+
+def test_missing_limits_are_told_once_and_briefly(caplog: pytest.LogCaptureFixture) -> None:
+    _warn_of_missing_limits.cache_clear()
+    with caplog.at_level(logging.INFO, logger="augury"):
+        _warn_of_missing_limits("CPU (Permission denied)")
+        _warn_of_missing_limits("CPU (Permission denied)")
+    (message,) = caplog.messages
+    assert message == (
+        "the embedded platform cannot limit its workers' CPU (Permission denied); "
+        "Embedded(enforce_limits=False) accepts that silently"
+    )
