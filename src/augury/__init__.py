@@ -32,6 +32,7 @@ from augury.errors import (
     TaskTimeout,
     WorkerLost,
 )
+from augury.invoke.embedded.cloud import Constant, Emulation, LogNormal
 from augury.invoke.embedded.platform import Embedded
 from augury.observation import RunReport
 from augury.observe.progress import default_observers
@@ -46,9 +47,12 @@ __all__ = [
     "Assignment",
     "AuguryError",
     "Client",
+    "Constant",
     "DefinitionError",
     "Embedded",
+    "Emulation",
     "GatewayError",
+    "LogNormal",
     "ObjectTooLarge",
     "Plan",
     "PlanError",
