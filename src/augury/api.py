@@ -1,6 +1,7 @@
 """What users write: `@task`, `.compute()`, `.plan()`, `.map()`, `compute()`."""
 
 import functools
+import importlib
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -62,7 +63,8 @@ class Task(TaskNode[R_co]):
         return make_plan(self, planner if planner is not None else current_client().planner)
 
     def __await__(self) -> Generator[Any, None, R_co]:
-        return self.submit().__await__()
+        value: Generator[Any, None, R_co] = importlib.import_module("augury.awaiting").submit(self).__await__()
+        return value
 
 
 class TaskFunction(Generic[P, R_co]):
@@ -92,7 +94,7 @@ class TaskFunction(Generic[P, R_co]):
         return f"<task function {self._function.name}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TaskFunction, (self.fn, self._options)
+        return type(self), (self.fn, self._options)
 
     def map(self, *iterables: Iterable[Any], **kwargs: Any) -> list[Task[R_co]]:
         """One task per element, as `map` would call the function.

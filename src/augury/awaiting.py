@@ -7,7 +7,10 @@ nothing does not pay for importing it.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
+
+from augury.errors import AuguryError
 
 
 async def wait_for_value(value: "Future[Any]", cancel: Callable[[], object]) -> Any:
@@ -16,8 +19,14 @@ async def wait_for_value(value: "Future[Any]", cancel: Callable[[], object]) -> 
         return await asyncio.wrap_future(value)
     except asyncio.CancelledError:
         if not value.done():
-            await asyncio.to_thread(cancel)
+            with suppress(AuguryError):
+                await asyncio.to_thread(cancel)
         raise
+
+
+async def submit(task: Any) -> Any:
+    """Start the workflow behind a task and wait for its value; starting may take a while, too."""
+    return await (await asyncio.to_thread(task.submit))
 
 
 async def do_in_thread(action: Callable[[], None]) -> None:

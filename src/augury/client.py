@@ -5,6 +5,7 @@ is started once per process, when it is first needed, and ends with it.
 """
 
 import atexit
+import contextlib
 import contextvars
 import functools
 import importlib
@@ -101,6 +102,7 @@ class Client:
         self._platform: Platform | None = None
         self._watches: set[RunWatch] = set()
         self._closed = False
+        self._owner = os.getpid()
         self._entered: contextvars.Token[Client | None] | None = None
 
     def __repr__(self) -> str:
@@ -155,17 +157,20 @@ class Client:
     def close(self) -> None:
         """Let the platform go. Runs that are not over are cancelled if the platform is the embedded one."""
         with self._lock:
-            if self._closed:
+            if self._closed or self._owner != os.getpid():  # in a fork the platform and its runs are the parent's
                 return
             self._closed = True
             platform, self._platform = self._platform, None
             watches = list(self._watches)
-        for watch in watches:
-            if platform is not None and platform.embedded is not None and not watch.value.done():
-                watch.cancel()
-        for watch in watches:
-            watch.join()
-        if platform is not None:
+        if platform is None:
+            return
+        try:
+            for watch in watches:
+                if platform.embedded is not None and not watch.value.done():
+                    watch.end()
+            for watch in watches:
+                watch.join()
+        finally:
             platform.close()
 
     # Being a context
@@ -178,11 +183,7 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self in _entered:
-            _entered.remove(self)
-        if self._entered is not None:
-            _current.reset(self._entered)
-            self._entered = None
+        self._exit()
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -191,9 +192,16 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._exit()
+        await importlib.import_module("augury.awaiting").do_in_thread(self.close)
+
+    def _exit(self) -> None:
         if self in _entered:
             _entered.remove(self)
-        await importlib.import_module("augury.awaiting").do_in_thread(self.close)
+        token, self._entered = self._entered, None
+        if token is not None:
+            with contextlib.suppress(ValueError):  # entered in another context, such as a fixture's
+                _current.reset(token)
 
     def _open(self) -> Platform:
         with self._lock:

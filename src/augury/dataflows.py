@@ -110,6 +110,9 @@ class Worker:
         metrics_storage_config: Any = ...
         planner_config: Any = WukongPlanner.Config()
 
+        def __repr__(self) -> str:
+            return f"Worker.Config({self.faas_gateway_address!r}, {self.planner_config!r})"  # no passwords
+
 
 class _DataflowTask(Task[Any]):
     """A task with the paper's `compute`."""

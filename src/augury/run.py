@@ -6,6 +6,7 @@ A thread per run does the listening, so runs go on while the user does other thi
 run goes to observers as events.
 """
 
+import contextlib
 import hashlib
 import importlib
 import logging
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -164,7 +165,8 @@ class Run(Generic[T_co]):
         try:
             value: T_co = self._watch.value.result(timeout)
         except KeyboardInterrupt:
-            self.cancel()
+            with contextlib.suppress(AuguryError):
+                self.cancel()
             raise
         except TimeoutError:
             if self._watch.value.done():
@@ -252,7 +254,6 @@ class RunWatch:
             start_s=limits.start_s,
             object_dir=self._platform.object_dir,
         )
-        self._tell(RunStarted(self._run_id, self._name, len(self._graph)))
         try:
             self._objects.create()
             for index, blob in enumerate(constants):
@@ -261,8 +262,10 @@ class RunWatch:
             self._platform.check_storage(self._run_id)
             self._platform.gateway.invoke(self._invocations(claims))
         except BaseException:
-            self._remove()
+            with contextlib.suppress(AuguryError):  # what went wrong first is what the user must learn
+                self._remove()
             raise
+        self._tell(RunStarted(self._run_id, self._name, len(self._graph)))
         self._thread.start()
 
     def _invocations(self, claims: Sequence[Claim]) -> list[Invocation]:
@@ -299,6 +302,12 @@ class RunWatch:
         finally:
             self._platform.gateway.stop(self._run_id)
         return ended
+
+    def end(self) -> None:
+        """Cancel the run if that is still possible, and wait until its value is out; for who closes the platform."""
+        with contextlib.suppress(AuguryError):
+            self.cancel()
+        wait([self.value], _SETTLE_S)
 
     def join(self) -> None:
         """Wait until everything of an ended run is tidied up."""
@@ -384,8 +393,8 @@ class RunWatch:
             if reachable:
                 invocations = self._await_workers()
             self._remove()
-        except AuguryError:
-            pass  # the value is out, or its error is; keys that could not be removed expire
+        except Exception as error:  # noqa: BLE001 - the value is out, or its error is; whoever waits for the report gets it
+            _log.warning("run %s could not be tidied up, and will expire: %s", self._run_id, error)
         report = self._report(invocations)
         try:
             self._tell(RunFinished(self._run_id, str(self._status), report))
@@ -396,7 +405,10 @@ class RunWatch:
         invocations = self._coordination.progress().invocations
         deadline_s = time.monotonic() + (_SETTLE_S if self._status is Status.SUCCEEDED else _SETTLE_FAILED_S)
         while len(self._summaries) < invocations and time.monotonic() < deadline_s:
-            self._read(deadline_s - time.monotonic())
+            if any(isinstance(event, Stop) for event in self._read(deadline_s - time.monotonic())):
+                break
+        if len(self._summaries) < invocations:
+            self._platform.gateway.stop(self._run_id)  # they do not hear us: free their slots
         return invocations
 
     def _remove(self) -> None:
@@ -454,7 +466,7 @@ def _import_folders() -> tuple[str, ...]:
 
 def _code_stamp() -> str:
     """Changes when a module of the user's changes, so that no warm worker runs what it imported before."""
-    digest = hashlib.blake2b(digest_size=8)
+    digest = hashlib.blake2b("\0".join(_import_folders()).encode(), digest_size=8)
     for file in sorted(str(module.__file__) for module in own_modules()):
         try:
             digest.update(f"{file}:{os.stat(file).st_mtime_ns};".encode())

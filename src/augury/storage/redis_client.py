@@ -69,10 +69,13 @@ class Callers:
 
     def __init__(self) -> None:
         self._free: deque[tuple[bytes, Iterator[int]]] = deque()
+        self._owner = os.getpid()
 
     @contextmanager
     def one(self) -> Iterator[Caller]:
         """A caller that nobody else uses meanwhile, with a new number for its call."""
+        if self._owner != os.getpid():  # a fork: these names are still the parent's
+            self._free, self._owner = deque(), os.getpid()
         try:
             name, calls = self._free.pop()
         except IndexError:

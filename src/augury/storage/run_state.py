@@ -117,7 +117,8 @@ class RunState:
         self.done.clear()
         self.counts.clear()
         self.outputs = {task: output for task, output in self.outputs.items() if task in self.sinks}
-        self.inboxes = defaultdict(list, {CLIENT: self.inboxes[CLIENT]})
+        if self.status is Status.SUCCEEDED:
+            self.inboxes = defaultdict(list, {CLIENT: self.inboxes[CLIENT]})
 
     def report(self, report: Report) -> Outcome:
         """Apply a report: outputs published, completions, claims; in this order."""

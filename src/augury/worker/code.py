@@ -1,6 +1,5 @@
 """What a worker process keeps of a run between invocations: its view and its program, decoded once."""
 
-import sys
 import threading
 from collections import OrderedDict
 from typing import NamedTuple
@@ -21,6 +20,7 @@ class RunCode(NamedTuple):
     program: LoadedProgram
     constants: int
     object_dir: str
+    sys_path: tuple[str, ...]
 
 
 class RunCache:
@@ -39,16 +39,13 @@ class RunCache:
 
     def add(self, run_id: str, spec: RunSpec) -> RunCode:
         """Decode a run and keep it."""
-        for folder in spec.sys_path:
-            if folder not in sys.path:
-                sys.path.append(folder)
         graph = Graph.decode(spec.graph)
         program = Program.decode(spec.program)
         plan = Plan.decode(spec.plan)
         plan.validate(graph)
         view = RunView(graph, plan, concurrency=spec.concurrency, inline_bytes=spec.inline_bytes, start_s=spec.start_s)
         loaded = LoadedProgram(graph, program)
-        code = RunCode(view, loaded, len(program.constants), spec.object_dir)
+        code = RunCode(view, loaded, len(program.constants), spec.object_dir, spec.sys_path)
         with self._lock:
             self._runs[run_id] = code
             while len(self._runs) > _KEPT_RUNS:

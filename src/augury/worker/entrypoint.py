@@ -4,6 +4,8 @@ A process that is kept warm keeps its connections, and the runs that it has deco
 """
 
 import os
+import sys
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
@@ -28,6 +30,7 @@ class _Process:
         self._gateways: dict[str, Gateway] = {}
         self._folder = _working_folder()
         self._environment = dict(os.environ)
+        self._sys_path = list(sys.path)
 
     def restore_surroundings(self) -> None:
         """Undo what tasks of earlier invocations did to the working folder and the environment."""
@@ -36,6 +39,11 @@ class _Process:
             os.environ.update(self._environment)
         with suppress(OSError):
             os.chdir(self._folder)
+
+    def import_from(self, folders: Sequence[str]) -> None:
+        """Import modules from where the client does, in its order, and then from where this process does."""
+        known = set(folders)
+        sys.path[:] = [*folders, *(folder for folder in self._sys_path if folder not in known)]
 
     def storage(self, config: StorageConfig) -> Storage:
         if config not in self._storages:
@@ -68,6 +76,7 @@ def handle(invocation: Invocation, context: InvocationContext) -> None:
     if code is None:
         coordination.leave(_idle_summary(invocation, cold=context.cold))
         return
+    _process.import_from(code.sys_path)
     config = msgspec.structs.replace(context.storage, object_dir=code.object_dir)
     Runner(
         invocation,

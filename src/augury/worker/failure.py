@@ -43,7 +43,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     def encode(self) -> bytes:
         """As bytes."""
-        return msgspec.msgpack.encode(self)
+        message, trace = _encodable(self.message), _encodable(self.remote_traceback)
+        return msgspec.msgpack.encode(msgspec.structs.replace(self, message=message, remote_traceback=trace))
 
 
 def decode_failure(data: bytes) -> Failure:
@@ -59,7 +60,7 @@ def task_failure(task: int, worker: str, attempts: int, error: BaseException) ->
         worker=worker,
         attempts=attempts,
         kind=type(error).__name__ if known else "TaskFailed",
-        message=str(error) if known else f"{type(error).__name__}: {error}",
+        message=_text(error) if known else f"{type(error).__name__}: {_text(error)}",
         remote_traceback="" if known else _user_traceback(error),
         error=b"" if known or not isinstance(error, Exception) else _portable(error),
     )
@@ -142,6 +143,19 @@ def _user_traceback(error: BaseException) -> str:
 
 # How an exception travels: by the pickling that its class defines, or else as (class, arguments, attributes). The
 # default of Python calls the class again with `args`, which fails, or does harm, if its `__init__` takes others.
+
+
+def _text(error: BaseException) -> str:
+    """What an exception says; a user's class may refuse."""
+    try:
+        return str(error)
+    except Exception as refusal:  # noqa: BLE001 - its `__str__` may do anything
+        return f"<no text: {refusal!r}>"
+
+
+def _encodable(text: str) -> str:
+    """Text without lone surrogates, such as file names that are no UTF-8 have: no message can hold them."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _portable(error: Exception) -> bytes:

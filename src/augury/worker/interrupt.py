@@ -4,12 +4,14 @@ A task in the main thread is interrupted by a signal, which also ends a blocking
 thread gets an asynchronous exception, which it sees at its next Python instruction.
 """
 
+import asyncio
 import ctypes
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 
 class Interrupted(BaseException):
@@ -20,12 +22,49 @@ class TimeIsUp(Interrupted):
     """The task's own time limit."""
 
 
+_loops: dict[int, Callable[[type[Interrupted]], None]] = {}
+"""Threads whose task runs an event loop, and how to stop it: an exception that is raised between two steps of a loop
+loses what the loop was about to do, or is swallowed by it."""
+
+
 def _raise_time_is_up(_signum: int, _frame: FrameType | None) -> None:
-    raise TimeIsUp
+    _stop_here(TimeIsUp)
 
 
 def _raise_interrupted(_signum: int, _frame: FrameType | None) -> None:
-    raise Interrupted
+    _stop_here(Interrupted)
+
+
+def _stop_here(kind: type[Interrupted]) -> None:
+    stop_loop = _loops.get(threading.get_ident())
+    if stop_loop is None:
+        raise kind
+    stop_loop(kind)
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """As `asyncio.run`; to be interrupted means that the coroutine is cancelled."""
+    me = threading.get_ident()
+    ordered: list[type[Interrupted]] = []
+    try:
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            task = loop.create_task(coroutine)
+
+            def stop(kind: type[Interrupted]) -> None:
+                ordered.append(kind)
+                loop.call_soon_threadsafe(task.cancel)
+
+            _loops[me] = stop
+            value = loop.run_until_complete(task)
+    except asyncio.CancelledError:
+        if not ordered:
+            raise
+    finally:
+        _loops.pop(me, None)  # not before the loop is closed
+    if ordered:
+        raise ordered[-1]
+    return value
 
 
 def _in_main_thread() -> bool:
@@ -38,12 +77,13 @@ def time_limit(timeout_s: float | None) -> Iterator[None]:
     if timeout_s is None:
         yield
     elif _in_main_thread():
-        signal.signal(signal.SIGALRM, _raise_time_is_up)
+        before = signal.signal(signal.SIGALRM, _raise_time_is_up)
         signal.setitimer(signal.ITIMER_REAL, timeout_s)
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before or signal.SIG_DFL)
     else:
         with _thread_limit(timeout_s):
             yield
@@ -86,5 +126,9 @@ def interrupt(thread_id: int) -> None:
         _raise_in(thread_id, Interrupted)
 
 
-def _raise_in(thread_id: int, error: type[BaseException]) -> None:
+def _raise_in(thread_id: int, error: type[Interrupted]) -> None:
+    stop_loop = _loops.get(thread_id)
+    if stop_loop is not None:
+        stop_loop(error)
+        return
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))

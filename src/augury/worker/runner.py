@@ -14,13 +14,12 @@ All of them tell the core what happened under one lock, which is never held duri
 slot up, see `_suspend`). A chain of local tasks needs no other thread and no round trip.
 """
 
-import asyncio
 import inspect
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from augury import serde
@@ -47,7 +46,7 @@ from augury.storage.protocols import (
 from augury.worker import messages as m
 from augury.worker.code import RunCode
 from augury.worker.failure import Failure, platform_failure, task_failure
-from augury.worker.interrupt import Interrupted, TimeIsUp, allow_interruption, interrupt, time_limit
+from augury.worker.interrupt import Interrupted, TimeIsUp, allow_interruption, interrupt, run_coroutine, time_limit
 from augury.worker.output import Outlet, catch_streams, writing_for
 from augury.worker.state import WorkerState
 
@@ -59,7 +58,11 @@ PROGRESS_S = 0.25
 """How often a busy worker tells how far it is, and sends what was printed."""
 LISTEN_AFTER_S = 0.2
 """After how long an invocation that waits for nothing reads its inbox, to learn that the run was stopped."""
+_OVERDUE_S = 2.0
+"""How long after its time a task that is deaf to interruption may go on."""
 _SLICE_S = 1.0
+_STUBBORN_S = 10.0
+"""How long a worker that cannot give its slot up hopes that another one does."""
 
 
 class Runner:
@@ -91,13 +94,13 @@ class Runner:
         self._idle_executors = 0
         self._runs: deque[m.Run] = deque()
         self._io: deque[m.Command] = deque()
-        self._working: dict[int, float] = {}  # executor threads that run a task, and since when
+        self._working: dict[int, tuple[float, m.Run]] = {}  # executor threads that run a task: since when, and which
         self._over: m.Leave | None = None
         self._values: dict[int, Any] = {}  # outputs that go to their one consumer as they are
         self._originals: dict[int, serde.Blob | serde.Buffer] = {}  # outputs of which each consumer gets a copy
         self._blobs: dict[int, serde.Blob] = {}
         self._constants: dict[int, serde.Buffer] = {}
-        self._outlet = Outlet(self._send_printed)
+        self._outlet = Outlet(self._send_printed, time.monotonic)
         self._cursor = "0"
         self._listening = False
         self._slots = invocation.resources.task_slots
@@ -112,15 +115,28 @@ class Runner:
         """Work until the core says that there is nothing left to do here."""
         catch_streams()
         allow_interruption()
-        threads = [threading.Thread(target=self._execute, daemon=True) for _ in range(self._slots - 1)]
-        threads.append(threading.Thread(target=self._courier, daemon=True))
+        others = [self._execute] * (self._slots - 1) + [self._courier]
+        threads = [threading.Thread(target=self._guard, args=(work,), daemon=True) for work in others]
         self._tell(m.Began(self._invocation.tasks, joined.done, joined.live))
         for thread in threads:
             thread.start()
-        self._execute()
+        self._guard(self._execute)
         for thread in threads:
             thread.join()
         self._leave(self._over or m.Leave())
+        # A listener that still waits for its last read holds us: it must not hold the values too.
+        for kept in (self._values, self._originals, self._blobs, self._constants):
+            kept.clear()
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        """The life of a thread: whatever ends it before its time ends the run, and the client learns of it."""
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - a thread that dies silently is a run that hangs
+            if self._over is None:
+                _log.warning("worker %s cannot go on", self._invocation.worker, exc_info=error)
+                self._give_up(platform_failure(self._invocation.worker, error))
+                self._tell(m.StopRequested())
 
     # Telling the core
 
@@ -180,9 +196,9 @@ class Runner:
                     if work is None:
                         return
                     if isinstance(work, m.Run):
-                        self._working[me] = time.monotonic()
+                        self._working[me] = (time.monotonic(), work)
                 event = self._run_task(work) if isinstance(work, m.Run) else self._perform(work)
-        except Interrupted:
+        finally:
             with self._lock:
                 self._working.pop(me, None)
 
@@ -236,7 +252,7 @@ class Runner:
         function = self._program.function(task, self._constant_data)
         args, kwargs = self._program.arguments(task, self._output, self._constant)
         result = function(*args, **kwargs)
-        return asyncio.run(_awaited(result)) if inspect.iscoroutine(result) else result
+        return run_coroutine(result) if inspect.iscoroutine(result) else result
 
     def _output(self, task: int) -> Any:
         """The output of a task for one that takes it: the value itself, or a copy where others take it too."""
@@ -416,7 +432,7 @@ class Runner:
         """The platform does not let us go on: tell the client, if that much still works."""
         try:
             self._coordination.fail(Status.FAILED, failure.encode())
-        except AuguryError as error:
+        except Exception as error:  # noqa: BLE001 - nothing more can be done here; the gateway may still notice
             _log.warning("worker %s cannot report its failure: %s", self._invocation.worker, error)
 
     def _send_printed(self) -> None:
@@ -441,7 +457,7 @@ class Runner:
                 now_s = time.monotonic()
                 progress = now_s >= progress_due_s
                 if self._working and (progress or (self._state.unreported and command is None)):
-                    running_s = now_s - min(self._working.values())
+                    running_s = now_s - min(began_s for began_s, _ in self._working.values())
                     self._take(self._state.handle(m.FlushDue(running_s)))
                 if now_s - self._started_s > LISTEN_AFTER_S:
                     self._listen()
@@ -449,9 +465,20 @@ class Runner:
                 event = self._perform(command)
                 if event is not None:
                     self._tell(event)
+            self._end_overdue(now_s)
             if progress:
                 progress_due_s = now_s + self._pause_s()
                 self._try_send_printed()
+
+    def _end_overdue(self, now_s: float) -> None:
+        """End the run for a task that does not let itself be interrupted; the client has the worker stopped then."""
+        for began_s, run in list(self._working.values()):
+            timeout_s = self._view.graph.info(run.task).timeout_s
+            if timeout_s is not None and now_s - began_s > timeout_s + _OVERDUE_S:
+                late = TaskTimeout(f"it ran longer than its timeout_s of {timeout_s:g} s, and cannot be interrupted")
+                self._give_up(self._failure(run, late))
+                self._tell(m.StopRequested())
+                return
 
     def _pause_s(self) -> float:
         """How long the courier may sleep: less while tasks wait here that others could run."""
@@ -473,6 +500,7 @@ class Runner:
 
     def _read_inbox(self) -> None:
         patience_s = self._view.start_s
+        heard_s = time.monotonic()
         try:
             while not self._over:
                 cursor, events = self._coordination.read(
@@ -482,18 +510,28 @@ class Runner:
                     self._hear(event)
                 self._cursor = cursor
                 patience_s = self._view.start_s if events else 2 * patience_s
+                if events:
+                    heard_s = time.monotonic()
                 if not events and self._state.idle and self._coordination.progress().starting:
-                    self._offer_slot()
+                    self._offer_slot(time.monotonic() - heard_s)
         except Exception as error:  # noqa: BLE001 - without its inbox the worker would wait for ever; better to fail
             _log.warning("worker %s cannot read its inbox", self._invocation.worker, exc_info=error)
             if not self._over:
                 self._give_up(platform_failure(self._invocation.worker, error))
                 self._tell(m.StopRequested())
 
-    def _offer_slot(self) -> None:
+    def _offer_slot(self, waited_s: float) -> None:
         """We wait, and others cannot start."""
         with self._lock:
-            sizes = {task: self._pack(task).size_bytes for task in self._state.needed_later()}
+            try:
+                sizes = {task: self._pack(task).size_bytes for task in self._state.needed_later()}
+            except SerializationError as error:
+                if waited_s < _STUBBORN_S:  # somebody else may make room
+                    return
+                raise SerializationError(
+                    f"worker {self._invocation.worker} must give its slot up to others and cannot: {error}, "
+                    "or give the platform more slots"
+                ) from error
             self._take(self._state.handle(m.WaitedLong(sizes)))
 
     def _hear(self, event: object) -> None:
@@ -527,7 +565,3 @@ class Runner:
             self._coordination.leave(summary)
         except AuguryError as error:
             _log.warning("worker %s cannot say that it ended: %s", self._invocation.worker, error)
-
-
-async def _awaited(awaitable: Any) -> Any:
-    return await awaitable

@@ -484,7 +484,7 @@ class WorkerState:
         room = self.view.concurrency - self._live
         if room <= 0 or not self._has_backlog():
             return
-        flexible = [task for task in self._queue if not self.view.worker_of[task]]
+        flexible = [task for task in self._queue if not self.view.worker_of[task] and self._may_leave(task)]
         workers = 1 + min(room, len(flexible))
         given = flexible[(len(flexible) + workers) // workers - 1 :]
         if not given:
@@ -499,6 +499,10 @@ class WorkerState:
         self._urgent = True
         for task in given:
             self._release(self._deps[task])
+
+    def _may_leave(self, task: int) -> bool:
+        """Whether a queued task can be run elsewhere: of inputs that were to stay here not even the size is known."""
+        return all(dep not in self._unstored or self.leaves(dep) for dep in self._deps[task])
 
     def _publish_inputs(self, tasks: Sequence[int]) -> set[int]:
         """Have the inputs of tasks for others put into storage; returns those that are being stored."""

@@ -9,8 +9,11 @@ for _, task in ipairs(call('HKEYS', OUTPUTS)) do
   end
 end
 call('SINTERSTORE', LARGE, LARGE, SINKS)
-for _, name in ipairs(call('HKEYS', WORKERS)) do
-  call('UNLINK', INBOX .. name)
+-- Who has not read its inbox yet must still find the `Stop` there.
+if status == 'succeeded' then
+  for _, name in ipairs(call('HKEYS', WORKERS)) do
+    call('UNLINK', INBOX .. name)
+  end
 end
 call('UNLINK', DONE, COUNTS, SPEC)
 prolong_all()
