@@ -54,16 +54,11 @@ class StorageConfig(msgspec.Struct, frozen=True):
 
     redis: str
     object_dir: str = ""
-    inline_bytes: int = INLINE_BYTES
     ttl_s: int = 24 * 3600
 
     def __post_init__(self) -> None:
         if not self.redis:
             raise DefinitionError("StorageConfig.redis must be an address, such as redis://host:6379/0")
-        if not is_whole(self.inline_bytes, least=0):
-            raise DefinitionError(
-                f"StorageConfig.inline_bytes must be a whole number of at least 0, not {self.inline_bytes!r}"
-            )
         if not is_whole(self.ttl_s, least=1):
             raise DefinitionError(f"StorageConfig.ttl_s must be a whole number of at least 1, not {self.ttl_s!r}")
 

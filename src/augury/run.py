@@ -39,6 +39,7 @@ from augury.invoke.gateway import Gateway, Invocation, Limits
 from augury.invoke.http_gateway import HttpGateway
 from augury.observation import Observer, RunEvent, RunFinished, RunProgressed, RunReport, RunStarted, TaskPrinted
 from augury.plan.plan import Plan
+from augury.storage.outputs import read_outputs
 from augury.storage.protocols import (
     CLIENT,
     Claim,
@@ -54,7 +55,6 @@ from augury.storage.protocols import (
     WorkerLeft,
     WorkerSummary,
     constant_key,
-    output_key,
 )
 from augury.worker.failure import decode_failure, to_exception
 from augury.worker.view import RunView
@@ -367,17 +367,13 @@ class RunWatch:
 
     def _fetch(self) -> Any:
         """The value that the user asked for."""
-        stored = self._coordination.outputs(self._graph.sinks)
-        large = [output_key(task) for task, output in stored.items() if output.inline is None]
-        data = self._objects.get(large) if large else {}
+        found = read_outputs(self._coordination, self._objects, self._graph.sinks)
         values: dict[int, Any] = {}
         for task in self._graph.sinks:
-            inline = stored[task].inline if task in stored else None
-            buffer = inline if inline is not None else data.get(output_key(task))
-            if buffer is None:
+            if task not in found:
                 raise RunLost(f"the result of {self._graph.label(task)} is no longer in storage")
             try:
-                values[task] = serde.loads(buffer, writable=True)
+                values[task] = serde.loads(found[task], writable=True)
             except (Exception, SystemExit) as error:  # loading may import a module, and that may want to end us
                 raise SerializationError(
                     f"the result of {self._graph.label(task)} cannot be loaded on the client: {error!r}"

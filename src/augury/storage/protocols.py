@@ -16,7 +16,7 @@ Guarantees of `Coordination`, whoever implements it:
 6. Every key expires `ttl_s` after the last change of its run.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -423,6 +423,3 @@ def output_key(task: int) -> str:
 def constant_key(index: int) -> str:
     """The object key of a constant."""
     return f"c{index}"
-
-
-Outputs = Mapping[int, Stored]

@@ -22,9 +22,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from augury import serde
-from augury.dag.refs import ATOMS
-from augury.errors import AuguryError, RunLost, SerializationError, TaskTimeout
+from augury.errors import AuguryError, SerializationError, TaskTimeout
 from augury.invoke.gateway import Gateway, Invocation
 from augury.storage.protocols import (
     CLIENT,
@@ -49,6 +47,7 @@ from augury.worker.failure import Failure, platform_failure, task_failure
 from augury.worker.interrupt import Interrupted, TimeIsUp, allow_interruption, interrupt, run_coroutine, time_limit
 from augury.worker.output import Outlet, catch_streams, writing_for
 from augury.worker.state import WorkerState
+from augury.worker.values import Values
 
 _log = logging.getLogger(__name__)
 
@@ -96,19 +95,12 @@ class Runner:
         self._io: deque[m.Command] = deque()
         self._working: dict[int, tuple[float, m.Run]] = {}  # executor threads that run a task: since when, and which
         self._over: m.Leave | None = None
-        self._values: dict[int, Any] = {}  # outputs that go to their one consumer as they are
-        self._originals: dict[int, serde.Blob | serde.Buffer] = {}  # outputs of which each consumer gets a copy
-        self._blobs: dict[int, serde.Blob] = {}
-        self._constants: dict[int, serde.Buffer] = {}
+        self._values = Values(code.view, coordination, objects)
         self._outlet = Outlet(self._send_printed, time.monotonic)
         self._cursor = "0"
         self._listening = False
         self._slots = invocation.resources.task_slots
         self._started_s = time.monotonic()
-        self._put: list[int] = []
-        self._tally = threading.Lock()
-        self._stored_bytes = 0
-        self._fetched_bytes = 0
         self._ran = 0
 
     def run(self, joined: Joined) -> None:
@@ -125,8 +117,7 @@ class Runner:
             thread.join()
         self._leave(self._over or m.Leave())
         # A listener that still waits for its last read holds us: it must not hold the values too.
-        for kept in (self._values, self._originals, self._blobs, self._constants):
-            kept.clear()
+        self._values.clear()
 
     def _guard(self, work: Callable[[], None]) -> None:
         """The life of a thread: whatever ends it before its time ends the run, and the client learns of it."""
@@ -150,10 +141,7 @@ class Runner:
             if isinstance(command, m.Run):
                 self._runs.append(command)
             elif isinstance(command, m.Discard):
-                for task in command.tasks:
-                    self._values.pop(task, None)
-                    self._originals.pop(task, None)
-                    self._blobs.pop(task, None)
+                self._values.discard(command.tasks)
             elif isinstance(command, m.Leave):
                 self._end(command)
             elif isinstance(command, m.Listen):
@@ -231,69 +219,22 @@ class Runner:
         except BaseException as error:  # noqa: BLE001 - a task may raise anything, sys.exit() included; the user gets it
             retryable = isinstance(error, Exception) and not isinstance(error, SerializationError)
             return m.TaskRaised(task, self._failure(run, error).encode(), retryable)
-        self._values[task] = value
         duration_s = time.monotonic() - began_s
-        leaves = self._state.leaves(task)
-        copied = self._view.copied[task] and type(value) not in ATOMS
-        if not (leaves or copied):
-            return m.TaskFinished(task, 0, duration_s)
         try:
-            blob = self._pack(task)
+            size_bytes = self._values.keep(task, value, leaves=self._state.leaves(task))
         except SerializationError as error:
-            if leaves:
-                return m.TaskRaised(task, self._failure(run, error).encode(), retryable=False)
-            return m.TaskFinished(task, 0, duration_s)  # what cannot be copied is shared, since it stays here
-        if copied:
-            self._originals[task] = blob
-            del self._values[task]
-        return m.TaskFinished(task, blob.size_bytes if leaves else 0, duration_s)
+            return m.TaskRaised(task, self._failure(run, error).encode(), retryable=False)
+        return m.TaskFinished(task, size_bytes, duration_s)
 
     def _call(self, task: int) -> Any:
-        function = self._program.function(task, self._constant_data)
-        args, kwargs = self._program.arguments(task, self._output, self._constant)
+        values = self._values
+        function = self._program.function(task, values.constant_data)
+        args, kwargs = self._program.arguments(task, values.output, values.constant)
         result = function(*args, **kwargs)
         return run_coroutine(result) if inspect.iscoroutine(result) else result
 
-    def _output(self, task: int) -> Any:
-        """The output of a task for one that takes it: the value itself, or a copy where others take it too."""
-        original = self._originals.get(task)
-        if original is None:
-            return self._values[task]
-        try:
-            return original.reload() if isinstance(original, serde.Blob) else serde.loads(original)
-        except Exception as error:
-            raise self._unloadable(task, error) from error
-
     def _failure(self, run: m.Run, error: BaseException) -> Failure:
         return task_failure(run.task, self._invocation.worker, run.attempt, error)
-
-    def _pack(self, task: int) -> serde.Blob:
-        """The output of a task as bytes, made once."""
-        blob = self._blobs.get(task)
-        if blob is None:
-            value = self._values[task]
-            try:
-                blob = self._blobs[task] = serde.dumps(value)
-            except Exception as error:
-                raise SerializationError(
-                    f"the result of {self._view.graph.label(task)} cannot be pickled "
-                    f"({type(value).__name__}: {error}); return plain data"
-                ) from error
-        return blob
-
-    def _constant(self, index: int) -> Any:
-        """A large argument; each task gets its own copy."""
-        return serde.loads(self._constant_data(index))
-
-    def _constant_data(self, index: int) -> serde.Buffer:
-        """The bytes of a constant, fetched when the first task here takes it."""
-        if index not in self._constants:
-            data = self._objects.get([constant_key(index)]).get(constant_key(index))
-            if data is None:
-                raise RunLost(f"constant {index} of run {self._invocation.run_id} is no longer in storage")
-            self._count(fetched=len(data))
-            self._constants[index] = data
-        return self._constants[index]
 
     # Commands that go to storage and gateway
 
@@ -309,10 +250,10 @@ class Runner:
     def _carry_out(self, command: m.Command) -> m.Event | None:
         match command:
             case m.Fetch(tasks):
-                self._fetch(tasks)
+                self._values.fetch(tasks)
                 return m.Fetched(tasks)
             case m.Store(task):
-                self._store(task)
+                self._values.store(task)
                 return m.OutputStored(task)
             case m.Send():
                 self._send_printed()
@@ -329,45 +270,11 @@ class Runner:
                 self._clean_up()
         return None
 
-    def _fetch(self, tasks: Sequence[int]) -> None:
-        stored = self._coordination.outputs(tasks)
-        large = [task for task in tasks if task in stored and stored[task].inline is None]
-        data = self._objects.get([output_key(task) for task in large]) if large else {}
-        for task in tasks:
-            inline = stored[task].inline if task in stored else None
-            buffer = inline if inline is not None else data.get(output_key(task))
-            if buffer is None:
-                raise RunLost(f"the output of {self._view.graph.label(task)} is no longer in storage")
-            self._load(task, buffer)
-
-    def _load(self, task: int, buffer: serde.Buffer) -> None:
-        self._count(fetched=len(buffer))
-        if self._view.copied[task]:
-            self._originals[task] = buffer
-            return
-        try:
-            self._values[task] = serde.loads(buffer, writable=True)
-        except Exception as error:
-            raise self._unloadable(task, error) from error
-
-    def _unloadable(self, task: int, error: Exception) -> SerializationError:
-        label, worker = self._view.graph.label(task), self._invocation.worker
-        return SerializationError(f"the output of {label} cannot be loaded on worker {worker}: {error!r}")
-
-    def _store(self, task: int) -> None:
-        blob = self._pack(task)
-        try:
-            self._objects.put(output_key(task), blob)
-        except AuguryError as error:
-            raise type(error)(f"the output of {self._view.graph.label(task)}: {error}") from error
-        self._put.append(task)
-        self._count(stored=blob.size_bytes)
-
     def _report(self, send: m.Send) -> Report:
         return Report(
             worker=self._invocation.worker,
             published=tuple(
-                Published(entry.task, entry.size_bytes, self._inline(entry.task, entry.size_bytes))
+                Published(entry.task, entry.size_bytes, self._values.inline(entry.task, entry.size_bytes))
                 for entry in send.published
             ),
             completions=tuple(self._completion(finished) for finished in send.completions),
@@ -380,7 +287,7 @@ class Runner:
         sink = finished.task in view.graph.sink_set
         if not (finished.consumers or finished.keep or sink):
             return Completion(finished.task)
-        inline = self._inline(finished.task, finished.size_bytes)
+        inline = self._values.inline(finished.task, finished.size_bytes)
         return Completion(
             task=finished.task,
             size_bytes=finished.size_bytes,
@@ -390,17 +297,6 @@ class Runner:
             sink=sink,
             consumers=tuple(Consumer(c, view.needs[c], view.worker_of[c]) for c in finished.consumers),
         )
-
-    def _inline(self, task: int, size_bytes: int) -> bytes | None:
-        if size_bytes > self._view.inline_bytes:
-            return None
-        self._count(stored=size_bytes)
-        return self._pack(task).join()
-
-    def _count(self, *, stored: int = 0, fetched: int = 0) -> None:
-        with self._tally:
-            self._stored_bytes += stored
-            self._fetched_bytes += fetched
 
     def _to_invocation(self, claim: Claim) -> Invocation:
         return Invocation(
@@ -524,7 +420,7 @@ class Runner:
         """We wait, and others cannot start."""
         with self._lock:
             try:
-                sizes = {task: self._pack(task).size_bytes for task in self._state.needed_later()}
+                sizes = {task: self._values.pack(task).size_bytes for task in self._state.needed_later()}
             except SerializationError as error:
                 if waited_s < _STUBBORN_S:  # somebody else may make room
                     return
@@ -537,8 +433,8 @@ class Runner:
     def _hear(self, event: object) -> None:
         if isinstance(event, TaskReady):
             for task, data in event.outputs.items():
-                if task not in self._values and task not in self._originals:
-                    self._load(task, data)
+                if task not in self._values:
+                    self._values.receive(task, data)
             self._tell(m.InputsReady(event.task, tuple(event.outputs)))
         elif isinstance(event, Stop):
             self._tell(m.StopRequested())
@@ -554,14 +450,14 @@ class Runner:
             duration_s=time.monotonic() - self._started_s,
             memory_mb=self._invocation.resources.memory_mb,
             tasks=self._ran,
-            stored_bytes=self._stored_bytes,
-            fetched_bytes=self._fetched_bytes,
+            stored_bytes=self._values.stored_bytes,
+            fetched_bytes=self._values.fetched_bytes,
             suspended=leave.suspended,
         )
         try:
             self._send_printed()
-            if self._put and leave.status not in (Status.RUNNING, Status.SUCCEEDED):
-                self._objects.delete([output_key(task) for task in self._put])
+            if leave.status not in (Status.RUNNING, Status.SUCCEEDED):
+                self._values.take_back()
             self._coordination.leave(summary)
         except AuguryError as error:
             _log.warning("worker %s cannot say that it ended: %s", self._invocation.worker, error)

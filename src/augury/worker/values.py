@@ -1,0 +1,170 @@
+"""The values that an invocation holds: outputs of tasks, and constants.
+
+Who may change a value is settled by the graph, not by where tasks run (see `RunView.copied`): an output with one
+consumer is handed over as it is; of one that several take, each gets a copy, whose arrays are shared and read-only.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from augury import serde
+from augury.dag.refs import ATOMS
+from augury.errors import AuguryError, RunLost, SerializationError
+from augury.storage.outputs import read_outputs
+from augury.storage.protocols import Coordination, Objects, constant_key, output_key
+from augury.worker.view import RunView
+
+
+class Values:
+    """What is in memory, and its way from and to storage. Used by all threads of a runner.
+
+    Attributes:
+        stored_bytes: How much went to storage; `fetched_bytes`: how much came from there.
+    """
+
+    def __init__(self, view: RunView, coordination: Coordination, objects: Objects) -> None:
+        self._view = view
+        self._coordination = coordination
+        self._objects = objects
+        self._values: dict[int, Any] = {}  # outputs that go to their one consumer as they are
+        self._originals: dict[int, serde.Blob | serde.Buffer] = {}  # outputs of which each consumer gets a copy
+        self._blobs: dict[int, serde.Blob] = {}  # outputs as bytes, made once
+        self._constants: dict[int, serde.Buffer] = {}
+        self._put: list[int] = []
+        self._tally = threading.Lock()
+        self.stored_bytes = 0
+        self.fetched_bytes = 0
+
+    def __contains__(self, task: int) -> bool:
+        return task in self._values or task in self._originals
+
+    # Outputs that are made here
+
+    def keep(self, task: int, value: Any, *, leaves: bool) -> int:
+        """Take the output of a task that ran here; its size, if it may have to leave.
+
+        Raises:
+            SerializationError: It may have to leave, and cannot be pickled.
+        """
+        self._values[task] = value
+        copied = self._view.copied[task] and type(value) not in ATOMS
+        if not (leaves or copied):
+            return 0
+        try:
+            blob = self.pack(task)
+        except SerializationError:
+            if leaves:
+                raise
+            return 0  # what cannot be copied is shared, since it stays here
+        if copied:
+            self._originals[task] = blob
+            del self._values[task]
+        return blob.size_bytes if leaves else 0
+
+    def pack(self, task: int) -> serde.Blob:
+        """The output of a task that ran here, as bytes."""
+        blob = self._blobs.get(task)
+        if blob is None:
+            value = self._values[task]
+            try:
+                blob = self._blobs[task] = serde.dumps(value)
+            except Exception as error:
+                raise SerializationError(
+                    f"the result of {self._view.graph.label(task)} cannot be pickled "
+                    f"({type(value).__name__}: {error}); return plain data"
+                ) from error
+        return blob
+
+    def inline(self, task: int, size_bytes: int) -> bytes | None:
+        """A small output, to ride inside a report; None if it is large."""
+        if size_bytes > self._view.inline_bytes:
+            return None
+        self._count(stored=size_bytes)
+        return self.pack(task).join()
+
+    def store(self, task: int) -> None:
+        """Write a large output to storage."""
+        blob = self.pack(task)
+        try:
+            self._objects.put(output_key(task), blob)
+        except AuguryError as error:
+            raise type(error)(f"the output of {self._view.graph.label(task)}: {error}") from error
+        self._put.append(task)
+        self._count(stored=blob.size_bytes)
+
+    def take_back(self) -> None:
+        """Remove what was stored here: the run is over, and nobody will."""
+        if self._put:
+            self._objects.delete([output_key(task) for task in self._put])
+
+    # Outputs of other workers, and constants
+
+    def fetch(self, tasks: Sequence[int]) -> None:
+        """Bring outputs from storage."""
+        found = read_outputs(self._coordination, self._objects, tasks)
+        for task in tasks:
+            if task not in found:
+                raise RunLost(f"the output of {self._view.graph.label(task)} is no longer in storage")
+            self.receive(task, found[task])
+
+    def receive(self, task: int, data: serde.Buffer) -> None:
+        """Take the output of another worker."""
+        self._count(fetched=len(data))
+        if self._view.copied[task]:
+            self._originals[task] = data
+            return
+        try:
+            self._values[task] = serde.loads(data, writable=True)
+        except Exception as error:
+            raise self._unloadable(task, error) from error
+
+    def constant_data(self, index: int) -> serde.Buffer:
+        """The bytes of a constant, fetched when the first task here takes it."""
+        if index not in self._constants:
+            data = self._objects.get([constant_key(index)]).get(constant_key(index))
+            if data is None:
+                raise RunLost(f"constant {index} of the run is no longer in storage")
+            self._count(fetched=len(data))
+            self._constants[index] = data
+        return self._constants[index]
+
+    # For tasks
+
+    def output(self, task: int) -> Any:
+        """An output for a task that takes it: the value itself, or a copy where others take it too."""
+        original = self._originals.get(task)
+        if original is None:
+            return self._values[task]
+        try:
+            return original.reload() if isinstance(original, serde.Blob) else serde.loads(original)
+        except Exception as error:
+            raise self._unloadable(task, error) from error
+
+    def constant(self, index: int) -> Any:
+        """A large argument; each task gets its own copy."""
+        return serde.loads(self.constant_data(index))
+
+    # The end
+
+    def discard(self, tasks: Sequence[int]) -> None:
+        """Forget outputs that nothing here needs any more."""
+        for task in tasks:
+            self._values.pop(task, None)
+            self._originals.pop(task, None)
+            self._blobs.pop(task, None)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for kept in (self._values, self._originals, self._blobs, self._constants):
+            kept.clear()
+
+    def _unloadable(self, task: int, error: Exception) -> SerializationError:
+        return SerializationError(
+            f"the output of {self._view.graph.label(task)} cannot be loaded on the worker that needs it: {error!r}"
+        )
+
+    def _count(self, *, stored: int = 0, fetched: int = 0) -> None:
+        with self._tally:
+            self.stored_bytes += stored
+            self.fetched_bytes += fetched
