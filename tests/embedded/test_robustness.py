@@ -75,7 +75,9 @@ def test_a_task_in_a_second_slot_that_blocks_too_long_ends_the_run(client: Clien
         client.submit(outputs, plan=on_one_worker(outputs, cpus=2)).result(timeout=30)
 
 
-def test_a_task_that_forks_and_prints(client: Client) -> None:
+def test_a_task_that_forks_and_prints() -> None:
+    listener = Listener()
+
     @task
     def fork() -> int:
         sys.stdout.write("parent\n")
@@ -88,7 +90,10 @@ def test_a_task_that_forks_and_prints(client: Client) -> None:
             child.join()
         return sum(child.exitcode or 0 for child in children)
 
-    assert client.submit(one(fork())).result(timeout=30) == 1
+    with Client(platform=Embedded(slots=1), observers=[listener]) as client:
+        assert client.submit(one(fork())).result(timeout=30) == 1
+    printed = "".join(text for _, text in listener.printed)
+    assert sorted(printed.split("\n")) == ["", "child 0", "child 1", "child 2", "parent"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGALRM])

@@ -31,6 +31,7 @@ class Outlet:
     def __init__(self, overflow: Callable[[], None], clock: Callable[[], float]) -> None:
         self._overflow = overflow
         self._clock = clock
+        self._flush_every_s = _FLUSH_EVERY_S
         self._delivered_s = -_FLUSH_EVERY_S
         self._lock = threading.Lock()
         self._pending: list[tuple[int, str, list[str]]] = []
@@ -51,14 +52,18 @@ class Outlet:
     def flush(self) -> None:
         """Have everything delivered now; or soon, if something was just delivered: loggers flush every line."""
         now_s = self._clock()
-        if self._pending and now_s - self._delivered_s >= _FLUSH_EVERY_S:
+        if self._pending and now_s - self._delivered_s >= self._flush_every_s:
             self._delivered_s = now_s
             self._overflow()
 
     def begin_anew(self) -> None:
-        """In a fork: what has collected is the parent's to deliver, and so may be the lock."""
+        """In a fork: what has collected is the parent's to deliver, and so may be the lock.
+
+        There is no courier here to deliver later, so every flush does.
+        """
         self._lock = threading.Lock()
         self._pending, self._chars = [], 0
+        self._flush_every_s = 0.0
 
     def drain(self) -> list[Printed]:
         """What was written since the last call."""
