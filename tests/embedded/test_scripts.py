@@ -106,7 +106,8 @@ def test_what_a_task_prints_reaches_the_terminal_with_its_label(script: Script) 
     )
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.splitlines()) == {"[talk[0]] hello 1", "[talk[1]] hello 2", "3"}
-    assert set(done.stderr.splitlines()) == {"[talk[0]] careful 1", "[talk[1]] careful 2"}
+    told = [line for line in done.stderr.splitlines() if not line.startswith("the embedded platform cannot limit")]
+    assert set(told) == {"[talk[0]] careful 1", "[talk[1]] careful 2"}
 
 
 def test_the_report_is_on_standard_error(script: Script) -> None:
