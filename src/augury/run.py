@@ -22,7 +22,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 from augury import serde
 from augury.config import INLINE_BYTES, public_address
 from augury.dag.graph import Graph, Workflow
-from augury.dag.program import encode, own_modules
+from augury.dag.program import LoadedProgram, Program, encode, own_modules
 from augury.dag.refs import Const, fill
 from augury.errors import (
     AuguryError,
@@ -257,7 +257,7 @@ class RunWatch:
         try:
             self._objects.create()
             for index, blob in enumerate(constants):
-                self._objects.put(constant_key(index), blob)
+                self._put_constant(index, blob, program)
             self._coordination.create(spec, self._graph.sinks, claims)
             self._platform.check_storage(self._run_id)
             self._platform.gateway.invoke(self._invocations(claims))
@@ -267,6 +267,12 @@ class RunWatch:
             raise
         self._tell(RunStarted(self._run_id, self._name, len(self._graph)))
         self._thread.start()
+
+    def _put_constant(self, index: int, blob: serde.Blob, program: Program) -> None:
+        try:
+            self._objects.put(constant_key(index), blob)
+        except AuguryError as error:
+            raise type(error)(f"{_user_of_constant(index, self._graph, program)}: {error}") from error
 
     def _invocations(self, claims: Sequence[Claim]) -> list[Invocation]:
         stamp = _code_stamp() if self._platform.limits.shares_files else ""
@@ -449,6 +455,15 @@ def _check_limits(graph: Graph, plan: Plan, limits: Limits) -> None:
                 f"{graph.label(task)} is to have {wanted_mb:,} MB and a worker of this platform can have "
                 f"{limits.memory_mb:,} MB at most: ask for less, in @task(memory_mb=…) or of the planner"
             )
+
+
+def _user_of_constant(index: int, graph: Graph, program: Program) -> str:
+    """What a constant is for, in words."""
+    if index in program.functions:
+        return f"the function {graph.functions[program.functions.index(index)].name}, with what it refers to"
+    loaded = LoadedProgram(graph, program)
+    users = (task for task in range(len(graph)) if index in loaded.constants_of(task))
+    return f"a large argument of {graph.label(next(users))}"
 
 
 def _no_constant(const: Const) -> NoReturn:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import augury
-from augury import Client, Embedded, task
+from augury import Client, Embedded, StorageError, task
+from augury.storage.shm import SharedMemoryObjects
 
 
 @task
@@ -274,3 +275,23 @@ def test_a_plan_of_another_workflow_is_refused(client: Client) -> None:
     plan = client.plan(fine(1))
     with pytest.raises(augury.PlanError, match="another workflow"):
         client.submit(collect(fine(1)), plan=plan)
+
+
+@pytest.mark.parametrize("where", ["argument", "function"])
+def test_what_the_store_has_no_room_for_is_named(client: Client, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    def refuse(*_: object) -> None:
+        raise StorageError("full")
+
+    monkeypatch.setattr(SharedMemoryObjects, "put", refuse)
+    table = bytes(100_000)
+
+    @task
+    def refer() -> int:
+        return len(table)
+
+    outputs, match = {
+        "argument": (fine(table), r"^a large argument of fine\[0\]: full"),
+        "function": (refer(), "^the function refer, with what it refers to: full"),
+    }[where]
+    with pytest.raises(StorageError, match=match):
+        client.submit(outputs)
