@@ -1,0 +1,1 @@
+"""What is measured of runs, and where it is kept."""
