@@ -1,0 +1,1 @@
+"""Predictions from history: pure statistics, and the interface that planners ask."""
