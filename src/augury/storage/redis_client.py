@@ -90,19 +90,30 @@ class RedisClient:
 
     Args:
         url: The address.
+        timeout_s: How long an answer may take; by default long enough for the longest wait that is ever asked for.
+        connect_timeout_s: How long a connection may take.
+        pauses_s: How long to wait before a call is sent again, each time; then it fails.
 
     Raises:
         StorageError: From every method, and at once if the address is none; names the address and what to do.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float = _SOCKET_TIMEOUT_S,
+        connect_timeout_s: float = _CONNECT_TIMEOUT_S,
+        pauses_s: Sequence[float] | None = None,
+    ) -> None:
         self.url = url
+        self._pauses_s = pauses_s
         try:
             self._pool = redis.ConnectionPool.from_url(
                 url,
                 protocol=2,
-                socket_timeout=_SOCKET_TIMEOUT_S,
-                socket_connect_timeout=_CONNECT_TIMEOUT_S,
+                socket_timeout=timeout_s,
+                socket_connect_timeout=connect_timeout_s,
                 max_connections=_MAX_CONNECTIONS,
                 retry=Retry(NoBackoff(), 0),
             )
@@ -137,7 +148,7 @@ class RedisClient:
     def exchange(self, packed: Sequence[Buffer], replies: int) -> list[Any]:
         """Send commands that are packed already, in any number of parts, and return so many replies."""
         with translated(self.url):
-            for pause_s in _PAUSES_S:
+            for pause_s in _PAUSES_S if self._pauses_s is None else self._pauses_s:
                 try:
                     return self._exchange_once(packed, replies)
                 except exceptions.AuthenticationError:

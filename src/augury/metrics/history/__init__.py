@@ -1,0 +1,1 @@
+"""Where records of runs are kept, and what is known from them."""
