@@ -91,7 +91,7 @@ class VirtualInvocation:
     def _tell(self, event: m.Event) -> None:
         if self._over:
             return
-        for command in self.state.handle(event):
+        for command in self.state.handle(event, self._world.clock()):
             self._EXECUTE[type(command)](self, command)
         if self._over:
             return

@@ -104,10 +104,18 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Run(Command, frozen=True):
-    """Call a task's function; its inputs are in memory. Answer: TaskFinished or TaskRaised."""
+    """Call a task's function; its inputs are in memory. Answer: TaskFinished or TaskRaised.
+
+    Attributes:
+        attempt: Which try it is.
+        ready_s: When the task became ready here.
+        fetch_s: How long it has waited since then for inputs to come from storage.
+    """
 
     task: int
     attempt: int = 1
+    ready_s: float = 0.0
+    fetch_s: float = 0.0
 
 
 class Fetch(Command, frozen=True):

@@ -1,4 +1,4 @@
-"""The worker core: events in, commands out; no I/O, no clock.
+"""The worker core: events in, commands out; no I/O, no clock (what time it is comes with the events).
 
 One `WorkerState` is one invocation of one worker. The runner tells it what happened and carries out what
 it answers, so the same core works in production, in virtual time and in fault tests:
@@ -68,6 +68,9 @@ class WorkerState:
         self._foreign: set[int] = set()  # planned tasks that wait for foreign inputs
         self._queue: deque[int] = deque()
         self._blocked: dict[int, set[int]] = {}  # task → its inputs under way
+        self._now_s = 0.0  # when the event that is being handled happened
+        self._ready_s: dict[int, float] = {}  # task that is queued or blocked → when it became ready
+        self._blocked_s: dict[int, float] = {}  # task that was blocked → since when; once its inputs came, for how long
         self._fetching: set[int] = set()
         self._running: set[int] = set()
         self._tries: dict[int, int] = {}
@@ -138,6 +141,11 @@ class WorkerState:
         return bool(self._queue)
 
     @property
+    def pace_s(self) -> float:
+        """How long tasks that ran here took, on average."""
+        return self._timed_s / self._timed if self._timed else 0.0
+
+    @property
     def suspending(self) -> bool:
         """Whether `Suspend` still holds: nothing has come since.
 
@@ -157,10 +165,11 @@ class WorkerState:
 
     # What happens
 
-    def handle(self, event: m.Event) -> list[m.Command]:
-        """Take an event in; say what must be done."""
+    def handle(self, event: m.Event, now_s: float = 0.0) -> list[m.Command]:
+        """Take an event in, which happened now; say what must be done."""
         if self.over:
             return []
+        self._now_s = now_s
         self._commands = []
         self._HANDLERS[type(event)](self, event)
         if not self.over:
@@ -193,6 +202,7 @@ class WorkerState:
             self._waits[task] = local + foreign
         else:
             self._queue.append(task)
+            self._ready_s[task] = self._now_s
 
     def _inputs_ready(self, event: m.InputsReady) -> None:
         for dep in event.received:
@@ -207,10 +217,12 @@ class WorkerState:
         if not self._waits[task]:
             del self._waits[task]
             self._queue.append(task)
+            self._ready_s[task] = self._now_s
 
     def _enqueue(self, task: int, *, next_up: bool = False) -> None:
         """A flexible task is ours and ready."""
         self._use(self._deps[task])
+        self._ready_s[task] = self._now_s
         if next_up:
             self._queue.appendleft(task)
         else:
@@ -227,6 +239,7 @@ class WorkerState:
                 unblocked.append(task)
         for task in reversed(unblocked):
             del self._blocked[task]
+            self._blocked_s[task] = self._now_s - self._blocked_s[task]
             self._queue.appendleft(task)
 
     def _finished(self, event: m.TaskFinished) -> None:
@@ -321,7 +334,7 @@ class WorkerState:
         tries = self._tries.get(event.task, 1)
         if event.retryable and tries <= self.view.graph.info(event.task).retries:
             self._tries[event.task] = tries + 1
-            self._commands.append(m.Run(event.task, tries + 1))
+            self._commands.append(m.Run(event.task, tries + 1, self._now_s))
             return
         self._commands.append(m.Fail(event.task, event.failure))
         self._leave(Status.FAILED)
@@ -476,7 +489,7 @@ class WorkerState:
         """Whether what is queued here would take longer than a worker takes to start."""
         if not (self._queue and self._running):
             return False
-        pace_s = max(self._running_s, self._timed_s / self._timed if self._timed else 0.0)
+        pace_s = max(self._running_s, self.pace_s)
         return pace_s * len(self._queue) > self.view.start_s * self.resources.task_slots
 
     def _hand_on(self) -> None:
@@ -498,6 +511,7 @@ class WorkerState:
         self._live += len(groups)
         self._urgent = True
         for task in given:
+            del self._ready_s[task]
             self._release(self._deps[task])
 
     def _may_leave(self, task: int) -> bool:
@@ -577,9 +591,11 @@ class WorkerState:
             lacking = {dep for dep in self._deps[task] if dep not in self._values}
             if not lacking:
                 self._running.add(task)
-                self._commands.append(m.Run(task, self._tries.get(task, 1)))
+                ready_s, fetch_s = self._ready_s.pop(task), self._blocked_s.pop(task, 0.0)
+                self._commands.append(m.Run(task, self._tries.get(task, 1), ready_s, fetch_s))
                 continue
             self._blocked[task] = lacking
+            self._blocked_s[task] = self._now_s
             missing.update(dict.fromkeys(sorted(lacking - self._fetching)))
         if missing:
             self._fetching.update(missing)
