@@ -6,11 +6,13 @@ import subprocess
 import sys
 import textwrap
 import threading
+import types
 import zlib
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import cloudpickle
 import numpy as np
@@ -466,3 +468,97 @@ def test_reloading_a_blob_shares_arrays_read_only() -> None:
     assert np.shares_memory(copied["a"], array)
     assert not copied["a"].flags.writeable
     assert (copied["b"][0] == array[:10]).all()
+
+
+class Holder:
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+
+class Point(NamedTuple):
+    x: int
+    y: Any
+
+
+class TestEstimatedSize:
+    @pytest.mark.parametrize(
+        "value",
+        [
+            0,
+            2**200,
+            3.5,
+            True,
+            None,
+            "word",
+            "x" * 100_000,
+            b"x" * 100_000,
+            bytearray(5000),
+            list(range(10_000)),
+            [0.5 * index for index in range(10_000)],
+            [f"entry {index}" for index in range(5000)],
+            {f"key {index}": float(index) for index in range(5000)},
+            set(range(5000)),
+            ((1, 2.0), ("three", b"four")),
+            np.zeros(0),
+            np.zeros((300, 300)),
+            [np.zeros(1000) + index for index in range(20)],
+            {"data": np.zeros(100_000), "name": "x"},
+        ],
+        ids=lambda value: f"{type(value).__name__}-{len(repr(value))}",
+    )
+    def test_it_is_near_the_real_size(self, value: Any) -> None:
+        real = serde.dumps(value).size_bytes
+        assert real / 1.5 - 20 <= serde.estimated_size(value) <= 1.5 * real + 20
+
+    def test_objects_count_with_what_they_hold(self) -> None:
+        held = types.SimpleNamespace(data=np.zeros(10_000), label="x")
+        holder = Holder(np.zeros(10_000))
+        assert serde.estimated_size(held) == pytest.approx(80_000, rel=0.01)
+        assert serde.estimated_size(holder) == pytest.approx(80_000, rel=0.01)
+
+    def test_kinds_of_built_in_containers_count_as_what_they_are(self) -> None:
+        for value in (Counter(range(1000)), defaultdict(int, {n: n for n in range(1000)}), Point(1, np.zeros(1000))):
+            assert serde.estimated_size(value) == pytest.approx(serde.dumps(value).size_bytes, rel=0.6)
+
+    def test_it_looks_at_a_bounded_number_of_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        nested: Any = 1
+        for _ in range(6):
+            nested = [nested] * 32
+        visits = 0
+        look = serde._content_size
+
+        def counted(value: Any, depth: int) -> float:
+            nonlocal visits
+            visits += 1
+            return look(value, depth)
+
+        monkeypatch.setattr(serde, "_content_size", counted)
+        serde.estimated_size(nested)
+        serde.estimated_size(dict.fromkeys(range(100), nested))
+        assert visits < 1000
+
+    def test_what_refers_to_itself_is_no_trap(self) -> None:
+        loop: list[Any] = []
+        loop.append(loop)
+        assert serde.estimated_size(loop) < 1000
+
+    @pytest.mark.parametrize("base", [object, dict, list, tuple, str])
+    def test_no_code_of_a_class_is_run(self, base: type) -> None:
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise SystemExit("this is not to be called")
+
+        names = ("__len__", "__iter__", "__getitem__", "__getattr__", "__getattribute__", "__sizeof__", "__eq__")
+        body = dict.fromkeys(names, refuse) | {name: property(refuse) for name in ("__dict__", "nbytes", "items")}
+        shy = type("Shy", (base,), body)
+        assert serde.estimated_size([cast("Any", base).__new__(shy)]) > 0
+
+    def test_tables_count_with_their_columns(self) -> None:
+        pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+        table = pandas.DataFrame({"a": np.arange(10_000), "b": np.arange(10_000) / 3})
+        for value in (table, table["a"], table.iloc[:5000]):
+            assert serde.estimated_size(value) == pytest.approx(serde.dumps(value).size_bytes, rel=0.1)
+
+    def test_a_view_that_was_released_has_some_size(self) -> None:
+        view = memoryview(b"abc")
+        view.release()
+        assert serde.estimated_size(view) > 0

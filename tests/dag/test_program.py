@@ -475,3 +475,17 @@ def test_all_to_all_costs_one_list_a_block() -> None:
 def test_importing_the_engine_loads_no_numpy() -> None:
     program = "import sys, augury.dag.program, augury.plan.plan; assert 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# ── sizes ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_size_of_arguments_counts_what_is_inline_nested_or_constant() -> None:
+    small, large = [1, 2, 3], np.zeros(CONSTANT_BYTES)
+    worker = Worker([task(5), task("x" * 1000), task(small), task(large, [large, "y"]), task(task(0))])
+    sizes = [worker.loaded.argument_bytes(number) for number in range(6)]
+    assert sizes[0] < 50
+    assert sizes[1] == pytest.approx(1000, abs=50)
+    assert sizes[2] == pytest.approx(serde.dumps(small).size_bytes, abs=50)
+    assert sizes[3] == pytest.approx(large.nbytes, rel=0.01)  # one constant, however often it stands there
+    assert sizes[5] < 50  # an output of another task is not counted here

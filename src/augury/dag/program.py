@@ -322,6 +322,17 @@ class LoadedProgram:
         inside = [index for argument in call.nested for index in argument.constants]
         return list(dict.fromkeys([*(index for _, index in call.constants), *inside]))
 
+    def argument_bytes(self, task: int) -> int:
+        """About how large the arguments of a task are, outputs of other tasks not counted."""
+        call = self.call(task)
+        size = sum(map(serde.estimated_size, call.args))
+        if call.kwargs:
+            size += sum(map(serde.estimated_size, call.kwargs.values()))
+        if call.nested or call.constants:
+            size += sum(len(argument.data) for argument in call.nested)
+            size += sum(self._program.constants[index] for index in self.constants_of(task))
+        return size
+
     def arguments(
         self, task: int, output: Callable[[int], Any], constant: Callable[[int], Any]
     ) -> tuple[list[Any], dict[str, Any]]:
