@@ -66,8 +66,13 @@ class TestCreate:
 
 class TestJoin:
     def test_a_worker_that_joins_no_longer_counts_as_starting(self, run: Coordination) -> None:
-        assert run.join("first", 1) == Joined(Status.RUNNING, frozenset(), live=1)
+        assert run.join("first", 1) == Joined(Status.RUNNING, frozenset(), live=1, starting=1)
         assert run.progress() == Progress(ran=0, invocations=1, starting=0)
+
+    def test_it_learns_how_many_were_starting_with_it(self, run: Coordination) -> None:
+        run.report(Report("first", claims=(claim("second", 1), claim("third", 2))))
+        assert run.join("third", 1).starting == 3
+        assert run.join("second", 1).starting == 2
 
     def test_it_learns_which_tasks_are_done(self, run: Coordination) -> None:
         tasks = (0, 3, 7, 8, 1000)

@@ -144,11 +144,13 @@ class Joined(msgspec.Struct, frozen=True, array_like=True):
         status: Where the run stands. GONE too if a later attempt of this worker was started: end at once.
         done: The tasks whose completion was counted.
         live: Invocations of the run that are claimed and have not left, this one included.
+        starting: How many workers of the run were starting when this one came up, itself included.
     """
 
     status: Status
     done: frozenset[int] = frozenset()
     live: int = 0
+    starting: int = 0
 
 
 class WorkerSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,6 +164,7 @@ class WorkerSummary(msgspec.Struct, frozen=True, kw_only=True):
         tasks: How many tasks it ran.
         stored_bytes: How much it wrote, small outputs included; `fetched_bytes`: how much it read.
         suspended: Whether it gave its slot up and will be started again.
+        records: What it measured and has not sent before, as bytes; see `augury.metrics.records.Batch`.
     """
 
     worker: str
@@ -173,6 +176,7 @@ class WorkerSummary(msgspec.Struct, frozen=True, kw_only=True):
     stored_bytes: int = 0
     fetched_bytes: int = 0
     suspended: bool = False
+    records: bytes = b""
 
 
 class Event(msgspec.Struct, frozen=True, tag=True):
@@ -212,6 +216,12 @@ class Printed(Event, frozen=True):
     text: str
 
 
+class Recorded(Event, frozen=True):
+    """For the client: what a worker measured so far, sent before its end in case that comes suddenly."""
+
+    records: bytes
+
+
 class WorkerLeft(Event, frozen=True):
     """For the client: an invocation has ended."""
 
@@ -243,6 +253,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         start_s: How long a worker may be starting before those that wait give their slots up.
         object_dir: Where large objects of this run are, as in `StorageConfig`; the client decides, since it
             may be on another machine than the workers.
+        record: Whether workers measure what they do, for history.
     """
 
     name: str
@@ -254,6 +265,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     sys_path: tuple[str, ...] = ()
     start_s: float = 1.0
     object_dir: str = ""
+    record: bool = True
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from augury.storage.protocols import (
     Outcome,
     Printed,
     Progress,
+    Recorded,
     Report,
     RunEnded,
     RunSpec,
@@ -45,7 +46,7 @@ _SLICE_S = 1.0
 """How long a read waits before it looks whether the run still exists."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_event = msgspec.msgpack.Decoder(TaskReady | Stop | RunEnded | Printed | WorkerLeft).decode
+_decode_event = msgspec.msgpack.Decoder(TaskReady | Stop | RunEnded | Printed | Recorded | WorkerLeft).decode
 _decode_spec = msgspec.msgpack.Decoder(RunSpec).decode
 _SUCCEEDED = _encode(RunEnded(Status.SUCCEEDED))
 _NOBODY = Caller(b"", 0)
@@ -111,8 +112,8 @@ class RedisCoordination:
 
     def join(self, worker: str, attempt: int) -> Joined:
         """A worker has started. It no longer counts as starting."""
-        status, done, live = self._script("join", [worker], [worker, attempt])
-        return Joined(Status(status.decode()), _bits(done), live)
+        status, done, live, starting = self._script("join", [worker], [worker, attempt])
+        return Joined(Status(status.decode()), _bits(done), live, starting)
 
     def report(self, report: Report) -> Outcome:
         """Count completions, store small outputs, wake and claim workers: one atomic round trip."""

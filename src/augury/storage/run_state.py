@@ -74,9 +74,10 @@ class RunState:
         """A worker has started, unless its attempt is over: then it is told to end at once."""
         if self._has_ended(worker, attempt):
             return Joined(Status.GONE)
+        starting = len(self.starting)
         self.workers[worker] = attempt
         self.starting.pop(worker, None)
-        return Joined(self.status, frozenset(self.done), self._live())
+        return Joined(self.status, frozenset(self.done), self._live(), starting)
 
     def leave(self, summary: WorkerSummary) -> None:
         """An invocation has ended; the client is told."""
