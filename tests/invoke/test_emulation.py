@@ -134,11 +134,17 @@ def test_no_delay_is_no_sleep() -> None:
 def test_a_worker_reaches_its_storage_as_its_context_says() -> None:
     storage = MemoryStorage()
     context = InvocationContext(
-        cold=True, received_s=0.0, storage=StorageConfig(redis="unix:///x"), gateway_url="", token="t"
+        cold=True, received_s=0.0, granted_s=0.0, storage=StorageConfig(redis="unix:///x"), gateway_url="", token="t"
     )
     assert worker_storage(storage, context, Resources()) is storage
     emulated = InvocationContext(
-        cold=True, received_s=0.0, storage=context.storage, gateway_url="", token="t", emulation=Emulation()
+        cold=True,
+        received_s=0.0,
+        granted_s=0.0,
+        storage=context.storage,
+        gateway_url="",
+        token="t",
+        emulation=Emulation(),
     )
     assert isinstance(worker_storage(storage, emulated, Resources()), EmulatedStorage)
     assert "'t'" not in repr(context)

@@ -56,6 +56,7 @@ class InvocationContext:
     Attributes:
         cold: Whether the platform had to start a new environment for it.
         received_s: When the platform took the invocation, in seconds since the epoch.
+        granted_s: When it had a slot for it, and began to start it.
         storage: Where the run keeps its data.
         gateway_url: Where the worker starts other workers; `token`: what it shows there.
         emulation: The cloud that the platform imitates, or None.
@@ -64,6 +65,7 @@ class InvocationContext:
 
     cold: bool
     received_s: float
+    granted_s: float
     storage: StorageConfig
     gateway_url: str
     token: str = field(repr=False)

@@ -21,6 +21,7 @@ class RunCode(NamedTuple):
     constants: int
     object_dir: str
     sys_path: tuple[str, ...]
+    record: bool
 
 
 class RunCache:
@@ -45,7 +46,7 @@ class RunCache:
         plan.validate(graph)
         view = RunView(graph, plan, concurrency=spec.concurrency, inline_bytes=spec.inline_bytes, start_s=spec.start_s)
         loaded = LoadedProgram(graph, program)
-        code = RunCode(view, loaded, len(program.constants), spec.object_dir, spec.sys_path)
+        code = RunCode(view, loaded, len(program.constants), spec.object_dir, spec.sys_path, spec.record)
         with self._lock:
             self._runs[run_id] = code
             while len(self._runs) > _KEPT_RUNS:

@@ -5,6 +5,7 @@ A process that is kept warm keeps its connections, and the runs that it has deco
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -18,7 +19,10 @@ from augury.storage.opening import load_driver, open_storage
 from augury.storage.protocols import Coordination, Status, Storage, WorkerSummary
 from augury.worker.code import RunCache, RunCode
 from augury.worker.failure import platform_failure
+from augury.worker.recorder import Recorder
 from augury.worker.runner import Runner
+
+_MEASURED, _LEAST_MEASURED = 32, 4
 
 
 class _Process:
@@ -69,6 +73,7 @@ load_driver()  # in the parent that workers are forked from: each of them needs 
 
 def handle(invocation: Invocation, context: InvocationContext) -> None:
     """Embody one worker of one run until it has nothing left to do."""
+    began_s = time.time()
     _process.restore_surroundings()
     coordination = _storage(invocation, context, context.storage).coordination(invocation.run_id)
     joined = coordination.join(invocation.worker, invocation.attempt)
@@ -77,6 +82,16 @@ def handle(invocation: Invocation, context: InvocationContext) -> None:
         coordination.leave(_idle_summary(invocation, cold=context.cold))
         return
     _process.import_from(code.sys_path)
+    # The more workers there are, the fewer tasks each has to measure for a run to have enough of every function.
+    first = max(_LEAST_MEASURED, _MEASURED // max(1, joined.live))
+    recorder = Recorder(code.view.graph, invocation.resources, enabled=code.record, first=first)
+    recorder.started(
+        cold=context.cold,
+        received_s=context.received_s,
+        granted_s=context.granted_s,
+        began_s=began_s,
+        starting=joined.starting,
+    )
     config = msgspec.structs.replace(context.storage, object_dir=code.object_dir)
     Runner(
         invocation,
@@ -84,6 +99,7 @@ def handle(invocation: Invocation, context: InvocationContext) -> None:
         coordination=coordination,
         objects=_storage(invocation, context, config).objects(invocation.run_id),
         gateway=_process.gateway(context),
+        recorder=recorder,
         cold=context.cold,
     ).run(joined)
 

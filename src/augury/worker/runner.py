@@ -16,6 +16,7 @@ slot up, see `_suspend`). A chain of local tasks needs no other thread and no ro
 
 import inspect
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -32,7 +33,9 @@ from augury.storage.protocols import (
     Coordination,
     Joined,
     Objects,
+    Outcome,
     Published,
+    Recorded,
     Report,
     Status,
     Stop,
@@ -46,6 +49,7 @@ from augury.worker.code import RunCode
 from augury.worker.failure import Failure, platform_failure, task_failure
 from augury.worker.interrupt import Interrupted, TimeIsUp, allow_interruption, interrupt, run_coroutine, time_limit
 from augury.worker.output import Outlet, catch_streams, writing_for
+from augury.worker.recorder import Measurement, Recorder
 from augury.worker.state import WorkerState
 from augury.worker.values import Values
 
@@ -55,6 +59,8 @@ FLUSH_S = 0.001
 """How long finished tasks wait for others to share their report, while tasks run."""
 PROGRESS_S = 0.25
 """How often a busy worker tells how far it is, and sends what was printed."""
+RECORD_S = 5.0
+"""After how long a worker sends what it measured so far, in case it does not come to its end; then twice that, …"""
 LISTEN_AFTER_S = 0.2
 """After how long an invocation that waits for nothing reads its inbox, to learn that the run was stopped."""
 _OVERDUE_S = 2.0
@@ -75,6 +81,7 @@ class Runner:
         coordination: Coordination,
         objects: Objects,
         gateway: Gateway,
+        recorder: Recorder,
         cold: bool,
     ) -> None:
         self._invocation = invocation
@@ -95,7 +102,9 @@ class Runner:
         self._io: deque[m.Command] = deque()
         self._working: dict[int, tuple[float, m.Run]] = {}  # executor threads that run a task: since when, and which
         self._over: m.Leave | None = None
-        self._values = Values(code.view, coordination, objects)
+        self._recorder = recorder
+        recorder.follow(lambda: self._state.pace_s)
+        self._values = Values(code.view, coordination, objects, recorder)
         self._outlet = Outlet(self._send_printed, time.monotonic)
         self._cursor = "0"
         self._listening = False
@@ -133,7 +142,7 @@ class Runner:
 
     def _tell(self, event: m.Event) -> None:
         with self._lock:
-            self._take(self._state.handle(event))
+            self._take(self._state.handle(event, time.monotonic()))
 
     def _take(self, commands: Sequence[m.Command]) -> None:
         """Sort commands to whoever does them; the lock is held."""
@@ -179,7 +188,7 @@ class Runner:
                     self._working.pop(me, None)
                     self._ran += isinstance(event, m.TaskFinished)
                     if event is not None:
-                        self._take(self._state.handle(event))
+                        self._take(self._state.handle(event, time.monotonic()))
                     work = self._next_work()
                     if work is None:
                         return
@@ -208,27 +217,62 @@ class Runner:
         task = run.task
         info = self._view.graph.info(task)
         began_s = time.monotonic()
+        measured = self._recorder.begin(task, began_s, run.ready_s, run.fetch_s)
+        if measured:
+            self._measure_inputs(task, measured)
+            began_s = time.monotonic()
         try:
             with writing_for(task, self._outlet), time_limit(info.timeout_s):
-                value = self._call(task)
-        except TimeIsUp:
-            late = TaskTimeout(f"it ran longer than its timeout_s of {info.timeout_s:g} s")
-            return m.TaskRaised(task, self._failure(run, late).encode())
-        except Interrupted:
-            raise
-        except BaseException as error:  # noqa: BLE001 - a task may raise anything, sys.exit() included; the user gets it
-            retryable = isinstance(error, Exception) and not isinstance(error, SerializationError)
-            return m.TaskRaised(task, self._failure(run, error).encode(), retryable)
-        duration_s = time.monotonic() - began_s
-        try:
+                value = self._call(task, measured)
+            ended_s = time.monotonic()
             size_bytes = self._values.keep(task, value, leaves=self._state.leaves(task))
-        except SerializationError as error:
-            return m.TaskRaised(task, self._failure(run, error).encode(), retryable=False)
+        except BaseException as error:
+            if isinstance(error, Interrupted) and not isinstance(error, TimeIsUp):
+                raise
+            if measured:
+                self._recorder.abandon()
+            return self._raised(run, error)  # a task may raise anything, sys.exit() included; the user gets it
+        duration_s = ended_s - began_s
+        if measured:
+            self._measure(task, measured, duration_s, time.monotonic() - ended_s)
         return m.TaskFinished(task, size_bytes, duration_s)
 
-    def _call(self, task: int) -> Any:
+    def _raised(self, run: m.Run, error: BaseException) -> m.TaskRaised:
+        if isinstance(error, TimeIsUp):
+            timeout_s = self._view.graph.info(run.task).timeout_s
+            late = TaskTimeout(f"it ran longer than its timeout_s of {timeout_s:g} s")
+            return m.TaskRaised(run.task, self._failure(run, late).encode())
+        retryable = isinstance(error, Exception) and not isinstance(error, SerializationError)
+        return m.TaskRaised(run.task, self._failure(run, error).encode(), retryable)
+
+    def _measure_inputs(self, task: int, measured: Measurement) -> None:
+        """Before the task runs, since it may change its arguments."""
+        measured.waited_s = self._values.waited_s
+        try:
+            measured.input_bytes = self._program.argument_bytes(task) + self._values.input_bytes(task)
+        except AuguryError:  # it cannot be loaded; running the task will say so
+            measured.input_bytes = math.nan
+
+    def _measure(self, task: int, measured: Measurement, duration_s: float, upload_s: float) -> None:
+        """Note what a task took; loading its code and waiting for constants, which are inputs, is no execution."""
+        constants_s = self._values.waited_s - measured.waited_s
+        measured.dependency_s += constants_s
+        output_bytes = self._values.size(task)
+        self._recorder.end(
+            task,
+            measured,
+            execution_s=max(0.0, duration_s - constants_s - measured.load_s),
+            upload_s=upload_s,
+            output_bytes=output_bytes,
+            leaves=output_bytes > self._view.inline_bytes,
+        )
+
+    def _call(self, task: int, measured: Measurement | None) -> Any:
         values = self._values
+        began_s = time.monotonic() - values.waited_s if measured else 0.0
         function = self._program.function(task, values.constant_data)
+        if measured:
+            measured.loaded(time.monotonic() - values.waited_s - began_s)  # a large function comes as a constant
         args, kwargs = self._program.arguments(task, values.output, values.constant)
         result = function(*args, **kwargs)
         return run_coroutine(result) if inspect.iscoroutine(result) else result
@@ -257,7 +301,7 @@ class Runner:
                 return m.OutputStored(task)
             case m.Send():
                 self._send_printed()
-                return m.Reported(self._coordination.report(self._report(command)))
+                return m.Reported(self._send(self._report(command)))
             case m.Invoke(claims):
                 self._gateway.invoke([self._to_invocation(claim) for claim in claims])
             case m.Suspend():
@@ -269,6 +313,15 @@ class Runner:
             case m.CleanUp():
                 self._clean_up()
         return None
+
+    def _send(self, report: Report) -> Outcome:
+        began_s = time.monotonic()
+        outcome = self._coordination.report(report)
+        size_bytes = sum(len(one.inline or b"") for one in report.completions)
+        size_bytes += sum(len(one.inline or b"") for one in report.published)
+        if size_bytes:
+            self._recorder.uploaded(size_bytes, time.monotonic() - began_s)
+        return outcome
 
     def _report(self, send: m.Send) -> Report:
         return Report(
@@ -314,7 +367,7 @@ class Runner:
             if self._state.suspending:
                 worker, attempt = self._invocation.worker, self._invocation.attempt
                 granted = self._coordination.suspend(worker, attempt, self._cursor, self._view.start_s)
-                self._take(self._state.handle(m.SuspendAnswered(granted)))
+                self._take(self._state.handle(m.SuspendAnswered(granted), time.monotonic()))
 
     def _clean_up(self) -> None:
         sinks = self._view.graph.sink_set
@@ -341,6 +394,7 @@ class Runner:
     def _courier(self) -> None:
         """Do what executors have no time for, and keep time for the core."""
         progress_due_s = self._started_s + self._pause_s()
+        recorded_s = self._started_s
         while True:
             with self._lock:
                 if not (self._over or self._courier_takes_io):
@@ -354,7 +408,7 @@ class Runner:
                 progress = now_s >= progress_due_s
                 if self._working and (progress or (self._state.unreported and command is None)):
                     running_s = now_s - min(began_s for began_s, _ in self._working.values())
-                    self._take(self._state.handle(m.FlushDue(running_s)))
+                    self._take(self._state.handle(m.FlushDue(running_s), now_s))
                 if now_s - self._started_s > LISTEN_AFTER_S:
                     self._listen()
             if command is not None:
@@ -364,7 +418,10 @@ class Runner:
             self._end_overdue(now_s)
             if progress:
                 progress_due_s = now_s + self._pause_s()
-                self._try_send_printed()
+                self._try_to_post(self._send_printed, "printed text")
+            if now_s - recorded_s >= max(RECORD_S, recorded_s - self._started_s):
+                recorded_s = now_s
+                self._try_to_post(self._send_records, "measurements")
 
     def _end_overdue(self, now_s: float) -> None:
         """End the run for a task that does not let itself be interrupted; the client has the worker stopped then."""
@@ -380,11 +437,16 @@ class Runner:
         """How long the courier may sleep: less while tasks wait here that others could run."""
         return min(PROGRESS_S, self._view.start_s) if self._state.queued else PROGRESS_S
 
-    def _try_send_printed(self) -> None:
+    def _send_records(self) -> None:
+        records = self._recorder.take()
+        if records:
+            self._coordination.post(CLIENT, [Recorded(records)])
+
+    def _try_to_post(self, post: Callable[[], None], what: str) -> None:
         try:
-            self._send_printed()
+            post()
         except AuguryError as error:
-            _log.warning("printed text of worker %s is lost: %s", self._invocation.worker, error)
+            _log.warning("%s of worker %s: lost: %s", what, self._invocation.worker, error)
 
     # Listener
 
@@ -428,7 +490,7 @@ class Runner:
                     f"worker {self._invocation.worker} must give its slot up to others and cannot: {error}, "
                     "or give the platform more slots"
                 ) from error
-            self._take(self._state.handle(m.WaitedLong(sizes)))
+            self._take(self._state.handle(m.WaitedLong(sizes), time.monotonic()))
 
     def _hear(self, event: object) -> None:
         if isinstance(event, TaskReady):
@@ -453,6 +515,7 @@ class Runner:
             stored_bytes=self._values.stored_bytes,
             fetched_bytes=self._values.fetched_bytes,
             suspended=leave.suspended,
+            records=self._recorder.take(),
         )
         try:
             self._send_printed()

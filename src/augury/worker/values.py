@@ -5,6 +5,7 @@ consumer is handed over as it is; of one that several take, each gets a copy, wh
 """
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,10 @@ from augury.dag.refs import ATOMS
 from augury.errors import AuguryError, RunLost, SerializationError
 from augury.storage.outputs import read_outputs
 from augury.storage.protocols import Coordination, Objects, constant_key, output_key
+from augury.worker.recorder import Recorder
 from augury.worker.view import RunView
+
+_LOOKED_AT = 64
 
 
 class Values:
@@ -23,14 +27,17 @@ class Values:
         stored_bytes: How much went to storage; `fetched_bytes`: how much came from there.
     """
 
-    def __init__(self, view: RunView, coordination: Coordination, objects: Objects) -> None:
+    def __init__(self, view: RunView, coordination: Coordination, objects: Objects, recorder: Recorder) -> None:
         self._view = view
+        self._recorder = recorder
         self._coordination = coordination
         self._objects = objects
         self._values: dict[int, Any] = {}  # outputs that go to their one consumer as they are
         self._originals: dict[int, serde.Blob | serde.Buffer] = {}  # outputs of which each consumer gets a copy
         self._blobs: dict[int, serde.Blob] = {}  # outputs as bytes, made once
         self._constants: dict[int, serde.Buffer] = {}
+        self._sizes: dict[int, int] = {}  # outputs that came from storage, or whose size was estimated
+        self._waits = threading.local()
         self._put: list[int] = []
         self._tally = threading.Lock()
         self.stored_bytes = 0
@@ -86,10 +93,12 @@ class Values:
     def store(self, task: int) -> None:
         """Write a large output to storage."""
         blob = self.pack(task)
+        began_s = time.monotonic()
         try:
             self._objects.put(output_key(task), blob)
         except AuguryError as error:
             raise type(error)(f"the output of {self._view.graph.label(task)}: {error}") from error
+        self._recorder.stored(task, blob.size_bytes, time.monotonic() - began_s)
         self._put.append(task)
         self._count(stored=blob.size_bytes)
 
@@ -102,7 +111,9 @@ class Values:
 
     def fetch(self, tasks: Sequence[int]) -> None:
         """Bring outputs from storage."""
+        began_s = time.monotonic()
         found = read_outputs(self._coordination, self._objects, tasks)
+        self._recorder.downloaded(sum(map(len, found.values())), time.monotonic() - began_s)
         for task in tasks:
             if task not in found:
                 raise RunLost(f"the output of {self._view.graph.label(task)} is no longer in storage")
@@ -111,6 +122,7 @@ class Values:
     def receive(self, task: int, data: serde.Buffer) -> None:
         """Take the output of another worker."""
         self._count(fetched=len(data))
+        self._sizes[task] = len(data)
         if self._view.copied[task]:
             self._originals[task] = data
             return
@@ -122,12 +134,21 @@ class Values:
     def constant_data(self, index: int) -> serde.Buffer:
         """The bytes of a constant, fetched when the first task here takes it."""
         if index not in self._constants:
+            began_s = time.monotonic()
             data = self._objects.get([constant_key(index)]).get(constant_key(index))
             if data is None:
                 raise RunLost(f"constant {index} of the run is no longer in storage")
+            duration_s = time.monotonic() - began_s
+            self._recorder.downloaded(len(data), duration_s)
+            self._waits.total_s = self.waited_s + duration_s
             self._count(fetched=len(data))
             self._constants[index] = data
         return self._constants[index]
+
+    @property
+    def waited_s(self) -> float:
+        """How long this thread has waited for constants to come from storage, in all."""
+        return getattr(self._waits, "total_s", 0.0)
 
     # For tasks
 
@@ -145,6 +166,21 @@ class Values:
         """A large argument; each task gets its own copy."""
         return serde.loads(self.constant_data(index))
 
+    def input_bytes(self, task: int) -> float:
+        """About how large the outputs are that a task takes; of many it looks at some."""
+        deps = self._view.graph.deps[task]
+        looked_at = deps[:: -(-len(deps) // _LOOKED_AT)] if len(deps) > _LOOKED_AT else deps
+        return sum(map(self.size, looked_at)) * len(deps) / len(looked_at) if deps else 0.0
+
+    def size(self, task: int) -> int:
+        """About how large an output is as bytes; known if it was ever encoded, else estimated."""
+        blob = self._blobs.get(task)
+        if blob is not None:
+            return blob.size_bytes
+        if task not in self._sizes:
+            self._sizes[task] = serde.estimated_size(self._values[task])
+        return self._sizes[task]
+
     # The end
 
     def discard(self, tasks: Sequence[int]) -> None:
@@ -153,6 +189,7 @@ class Values:
             self._values.pop(task, None)
             self._originals.pop(task, None)
             self._blobs.pop(task, None)
+            self._sizes.pop(task, None)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -20,6 +20,8 @@ def main() -> None:
     # The pre-loaded parent imports what workers need while this process imports what it needs itself.
     zygote, control = fork_zygote(settings)
     importlib.import_module("augury.invoke.embedded.service").serve(settings, zygote, control)
+    sys.stderr.flush()
+    os._exit(0)  # a thread may still try to tell a run of a loss, in a Redis that is gone: nobody waits for that
 
 
 def _read_line() -> bytes:

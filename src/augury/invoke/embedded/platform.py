@@ -1,6 +1,7 @@
 """The client's side of the embedded platform: settings, and a handle on the running processes."""
 
 import atexit
+import hashlib
 import logging
 import os
 import secrets
@@ -95,6 +96,14 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True):
     def concurrency(self) -> int:
         """How many workers run at once."""
         return self.slots or max(_FEWEST_SLOTS, _SLOTS_PER_PROCESSOR * (os.cpu_count() or 1))
+
+    @property
+    def platform_name(self) -> str:
+        """How records call it: what was measured in an imitated cloud says nothing of another one."""
+        if self.emulation is None:
+            return "embedded"
+        imitated = hashlib.blake2b(msgspec.json.encode(self.emulation), digest_size=4).hexdigest()
+        return f"embedded/{imitated}"
 
     def start(self, redis: str | None = None) -> "EmbeddedPlatform":
         """Start the platform and wait until it is ready.

@@ -170,14 +170,15 @@ class Supervisor:
             delay_s = self._start_delay_s(start.cold)
             worker = self._workers[start.worker]
             worker.started_s = None
+            run = Run(start.job.invocation, start.cold, start.job.received_s, time.time())
             if delay_s > 0:
-                worker.timer = self._loop.call_later(delay_s, self._run, worker, start)
+                worker.timer = self._loop.call_later(delay_s, self._run, worker, run)
             else:
-                self._run(worker, start)
+                self._run(worker, run)
 
-    def _run(self, worker: _Worker, start: Start) -> None:
+    def _run(self, worker: _Worker, run: Run) -> None:
         worker.timer = None
-        worker.link.send(Run(start.job.invocation, start.cold, start.job.received_s))
+        worker.link.send(run)
 
     def _make_worker(self, number: int, resources: Resources) -> bool:
         """Have a worker forked; does not wait for it. False if the system lets us have no socket for it."""

@@ -89,11 +89,12 @@ class Setup(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, tag=True):
-    """To a worker: carry this invocation out."""
+    """To a worker: carry this invocation out; the times are as in `InvocationContext`."""
 
     invocation: Invocation
     cold: bool
     received_s: float
+    granted_s: float
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):

@@ -75,6 +75,7 @@ def _context(setup: Setup, run: Run) -> InvocationContext:
     return InvocationContext(
         cold=run.cold,
         received_s=run.received_s,
+        granted_s=run.granted_s,
         storage=setup.storage,
         gateway_url=setup.gateway_url,
         token=setup.token,
