@@ -47,6 +47,7 @@ def run_as_user(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     script = folder / "example.py"
     script.write_text(code)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("AUGURY_")}
+    environ["AUGURY_STATE_DIR"] = str(folder / "state")
     return subprocess.run(
         [sys.executable, "-W", "error", str(script)],
         cwd=folder,

@@ -13,6 +13,7 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_prints_what_it_promises(example: Path, tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("AUGURY_")}
+    environ["AUGURY_STATE_DIR"] = str(tmp_path / "state")
     ran = subprocess.run(
         [sys.executable, "-W", "error", str(example)],
         cwd=tmp_path,

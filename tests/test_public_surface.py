@@ -17,13 +17,17 @@ PUBLIC = [
     "DefinitionError",
     "Embedded",
     "Emulation",
+    "Estimate",
     "GatewayError",
+    "History",
     "LogNormal",
     "ObjectTooLarge",
+    "Percentile",
     "Plan",
     "PlanError",
     "Planner",
     "PlatformError",
+    "PredictionsProvider",
     "Resources",
     "Run",
     "RunCancelled",
@@ -41,10 +45,14 @@ PUBLIC = [
     "WukongPlanner",
     "__version__",
     "compute",
+    "history",
     "task",
 ]
 EXPLAINED = [name for name in PUBLIC if name != "__version__"]
-USED_DIRECTLY = ["Client", "Resources", "RunReport", "Task", "UniformPlanner", "WukongPlanner", "compute", "task"]
+USED_DIRECTLY = [
+    *("Client", "Estimate", "History", "Percentile", "PredictionsProvider", "Resources", "RunReport", "Task"),
+    *("UniformPlanner", "WukongPlanner", "compute", "history", "task"),
+]
 
 
 def test_the_public_names_are_these() -> None:
@@ -79,7 +87,9 @@ def test_what_users_write_shows_an_example(name: str) -> None:
     assert ">>>" in (inspect.getdoc(getattr(augury, name)) or "")
 
 
-@pytest.mark.parametrize("name", ["Client", "Resources", "UniformPlanner", "WukongPlanner", "compute", "task"])
+@pytest.mark.parametrize(
+    "name", ["Client", "Resources", "UniformPlanner", "WukongPlanner", "compute", "history", "task"]
+)
 def test_what_users_call_explains_its_arguments(name: str) -> None:
     value = getattr(augury, name)
     documented = inspect.getdoc(value) or ""

@@ -13,6 +13,9 @@ Decorate plain functions, compose a workflow, call `.compute()`:
     14
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from augury.api import Task, TaskFunction, compute, task
 from augury.client import Client, set_default_observers
 from augury.config import Resources
@@ -34,12 +37,19 @@ from augury.errors import (
 )
 from augury.invoke.embedded.cloud import Constant, Emulation, LogNormal
 from augury.invoke.embedded.platform import Embedded
+from augury.metrics.history.history import History
+from augury.metrics.history.history import open_history as history
 from augury.observation import RunReport
 from augury.observe.progress import default_observers
 from augury.plan.plan import Assignment, Plan, Planner
 from augury.plan.planners.uniform import UniformPlanner
 from augury.plan.planners.wukong import WukongPlanner
+from augury.predict.estimate import Estimate
+from augury.predict.sla import Percentile
 from augury.run import Run
+
+if TYPE_CHECKING:
+    from augury.predict.provider import PredictionsProvider
 
 __version__ = "0.1.0"
 
@@ -51,13 +61,17 @@ __all__ = [
     "DefinitionError",
     "Embedded",
     "Emulation",
+    "Estimate",
     "GatewayError",
+    "History",
     "LogNormal",
     "ObjectTooLarge",
+    "Percentile",
     "Plan",
     "PlanError",
     "Planner",
     "PlatformError",
+    "PredictionsProvider",
     "Resources",
     "Run",
     "RunCancelled",
@@ -75,7 +89,15 @@ __all__ = [
     "WukongPlanner",
     "__version__",
     "compute",
+    "history",
     "task",
 ]
 
 set_default_observers(default_observers)
+
+
+def __getattr__(name: str) -> Any:
+    """What needs NumPy is loaded when it is first used: who never asks for predictions does not wait for it."""
+    if name == "PredictionsProvider":
+        return importlib.import_module("augury.predict.provider").PredictionsProvider
+    raise AttributeError(f"module 'augury' has no attribute {name!r}")

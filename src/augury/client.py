@@ -16,20 +16,25 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from augury.config import StorageConfig
+from augury.config import StorageConfig, public_address
 from augury.dag.graph import Graph, build_workflow
 from augury.dag.refs import tasks_in
 from augury.dag.task import TaskNode
-from augury.errors import DefinitionError, PlanError, PlatformError
+from augury.errors import DefinitionError, PlanError, PlatformError, StorageError
 from augury.invoke.embedded.platform import Embedded
 from augury.invoke.http_gateway import HttpGateway
+from augury.metrics.history.history import History, open_history
+from augury.metrics.records import Records
 from augury.observation import Observer
 from augury.plan.plan import Plan, Planner
 from augury.plan.planners.wukong import WukongPlanner
 from augury.run import Platform, Run, RunWatch
 from augury.storage.opening import load_driver, open_storage
+
+if TYPE_CHECKING:
+    from augury.predict.provider import PredictionsProvider  # needs NumPy, which takes long to load
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +64,9 @@ class Client:
         planner: What makes plans; by default flexible workers of one configuration.
         platform: Settings of the embedded platform, if it is used.
         observers: Who is told of runs; by default progress and a short report on standard error.
+        history: Where what runs teach is kept: a folder, the address of a Redis, or what `augury.history(…)` gives.
+            By default the user's state folder or, with a gateway, the Redis of its workers. False: nothing is
+            measured, kept or read.
 
     Example:
         >>> from augury import Client, Embedded, task
@@ -79,6 +87,7 @@ class Client:
         planner: Planner | None = None,
         platform: Embedded | None = None,
         observers: Sequence[Observer] | None = None,
+        history: History | str | os.PathLike[str] | bool | None = None,
     ) -> None:
         _check_address("redis", redis)
         _check_address("gateway", gateway)
@@ -97,6 +106,7 @@ class Client:
         self._token = token or os.environ.get(_TOKEN_VARIABLE, "")
         self._embedded = Embedded() if platform is None else platform
         self.planner: Planner = WukongPlanner() if planner is None else planner
+        self._history = _chosen_history(history, redis if gateway else None)
         self._observers = _checked_observers(_Defaults.observers() if observers is None else observers)
         self._lock = threading.Lock()
         self._platform: Platform | None = None
@@ -129,7 +139,16 @@ class Client:
         platform = self._open()
         run_id = secrets.token_hex(8)
         run_name = name or workflow.graph.info(workflow.graph.sinks[-1]).name
-        watch = RunWatch(run_id, run_name, workflow, platform, self._observers, started_s)
+        watch = RunWatch(
+            run_id,
+            run_name,
+            workflow,
+            platform,
+            self._observers,
+            history=self._history,
+            kept_as=name or workflow.graph.fingerprint,
+            started_s=started_s,
+        )
         watch.start(chosen)
         with self._lock:
             self._watches = {other for other in self._watches if not other.settled.done()} | {watch}
@@ -153,6 +172,30 @@ class Client:
     def plan(self, outputs: Any) -> Plan:
         """Plan a workflow without running it."""
         return make_plan(outputs, self.planner)
+
+    def predictions(self, outputs: Any, *, name: str | None = None) -> "PredictionsProvider":
+        """What earlier runs say of a workflow: ask the result for execution times, sizes, transfers and start-ups.
+
+        Args:
+            outputs: The workflow, as for `submit`.
+            name: Its name, if it is run under one.
+        """
+        _check_options(name, None)
+        graph = build_workflow(outputs).graph
+        records = Records(workflow=name or graph.fingerprint)
+        if self._history is not None:
+            versions = [function.version for function in graph.functions]
+            records = self._history.load(records.workflow, versions, self._platform_name)
+        provider = importlib.import_module("augury.predict.provider")
+        made: PredictionsProvider = provider.PredictionsProvider(
+            records, platform=self._platform_name, functions=graph.functions
+        )
+        return made
+
+    @property
+    def _platform_name(self) -> str:
+        """How records call the platform."""
+        return public_address(self._gateway_url) if self._gateway_url else self._embedded.platform_name
 
     def close(self) -> None:
         """Let the platform go. Runs that are not over are cancelled if the platform is the embedded one."""
@@ -220,12 +263,13 @@ class Client:
             if embedded.unlimited:
                 _warn_of_missing_limits(embedded.unlimited)
             config = embedded.storage_config
-            return Platform(open_storage(config), config.redis, embedded.gateway(), embedded.limits, embedded)
+            storage = open_storage(config)
+            return Platform(storage, config.redis, embedded.gateway(), embedded.limits, embedded, self._platform_name)
         address = self._redis or ""
         storage = open_storage(StorageConfig(redis=address))
         storage.ping()
         gateway = HttpGateway(self._gateway_url, self._token)
-        return Platform(storage, address, gateway, gateway.limits(), None)
+        return Platform(storage, address, gateway, gateway.limits(), None, self._platform_name)
 
 
 def make_plan(outputs: Any, planner: Planner) -> Plan:
@@ -264,8 +308,26 @@ def _check_planner(planner: object, where: str) -> None:
 def _check_options(name: object, plan: object) -> None:
     if name is not None and not (isinstance(name, str) and name):
         raise DefinitionError(f"the name of a workflow must be a str that is not empty, not name={name!r}")
+    if isinstance(name, str) and any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise DefinitionError(f"the name of a workflow must be text, which name={name!r} is not")
     if not isinstance(plan, Plan | None):
         raise PlanError(f"the plan to carry out must be a Plan, as .plan() makes it, not plan={plan!r}")
+
+
+def _chosen_history(choice: object, redis: str | None) -> History | None:
+    if choice is False:
+        return None
+    if isinstance(choice, History):
+        return choice
+    if choice is None or choice is True:
+        try:
+            return open_history(redis)
+        except StorageError as error:
+            _log.warning("nothing that runs teach will be kept: %s", error)
+            return None
+    if isinstance(choice, str | os.PathLike):
+        return open_history(choice)
+    raise DefinitionError(f"Client(history=…) must be a folder, an address of Redis or False, not {choice!r}")
 
 
 def _checked_observers(observers: object) -> list[Observer]:

@@ -22,9 +22,11 @@ from augury.dag.task import TaskOptions
 from augury.errors import DefinitionError
 from augury.plan.plan import Planner
 from augury.plan.planners import uniform, wukong
+from augury.predict.sla import Percentile
 
 __all__ = [
     "DAGTask",
+    "Percentile",
     "PreLoadOptimization",
     "PreWarmOptimization",
     "TaskDupOptimization",
@@ -101,7 +103,7 @@ class Worker:
         Attributes:
             faas_gateway_address: The gateway's address.
             intermediate_storage_config: Host, port and password of the Redis for data and coordination.
-            metrics_storage_config: The same for records.
+            metrics_storage_config: The same for records; by default they are where Augury keeps them otherwise.
             planner_config: Which planner, and how.
         """
 
@@ -125,10 +127,11 @@ class _DataflowTask(Task[Any]):
         _note_unapplied(chosen.planner_config.optimizations)
         plan = make_plan(self, chosen.planner_config.planner())
         redis = _redis_address(chosen.intermediate_storage_config)
+        history = _redis_address(chosen.metrics_storage_config)
         gateway = None if chosen.faas_gateway_address in (..., None, "") else str(chosen.faas_gateway_address)
-        if redis is None and gateway is None:
+        if redis is None and gateway is None and history is None:
             return current_client().compute(self, name=dag_name, plan=plan)
-        with Client(redis=redis, gateway=gateway) as client:
+        with Client(redis=redis, gateway=gateway, history=history) as client:
             return client.compute(self, name=dag_name, plan=plan)
 
 

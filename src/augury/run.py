@@ -19,6 +19,8 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Generic, NoReturn, TypeVar
 
+import msgspec
+
 from augury import serde
 from augury.config import INLINE_BYTES, public_address
 from augury.dag.graph import Graph, Workflow
@@ -37,6 +39,8 @@ from augury.errors import (
 from augury.invoke.embedded.platform import EmbeddedPlatform
 from augury.invoke.gateway import Gateway, Invocation, Limits
 from augury.invoke.http_gateway import HttpGateway
+from augury.metrics.history.history import History
+from augury.metrics.records import Batch, Gathered
 from augury.observation import Observer, RunEvent, RunFinished, RunProgressed, RunReport, RunStarted, TaskPrinted
 from augury.plan.plan import Plan
 from augury.storage.outputs import read_outputs
@@ -47,6 +51,7 @@ from augury.storage.protocols import (
     Event,
     Objects,
     Printed,
+    Recorded,
     RunEnded,
     RunSpec,
     Status,
@@ -65,6 +70,8 @@ _log = logging.getLogger(__name__)
 
 _PROGRESS_S = 0.1
 _SETTLE_S = 2.0
+_RECORD_PATIENCE_S = 1.0
+_RECORD_S = 20.0  # after how long what was measured so far is kept; then after twice that, …
 _SETTLE_FAILED_S = 0.3  # workers that were stopped before they began have nothing to tell
 
 
@@ -76,11 +83,19 @@ class Platform:
         gateway: What starts workers.
         limits: What it can do.
         embedded: The embedded platform, if it is one; its workers have the storage that it gave us.
+        name: How records call it.
     """
 
     def __init__(
-        self, storage: Storage, address: str, gateway: HttpGateway, limits: Limits, embedded: EmbeddedPlatform | None
+        self,
+        storage: Storage,
+        address: str,
+        gateway: HttpGateway,
+        limits: Limits,
+        embedded: EmbeddedPlatform | None,
+        name: str,
     ) -> None:
+        self.name = name
         self.storage = storage
         self.gateway: Gateway = gateway
         self.limits = limits
@@ -195,6 +210,15 @@ class Run(Generic[T_co]):
 class RunWatch:
     """What the client does for one run: start it, listen, fetch the value, tidy up.
 
+    Args:
+        run_id: Its id.
+        name: The workflow's name for people; `kept_as`: the one that its history is kept under.
+        workflow: What to run.
+        platform: Where.
+        observers: Who is told of it.
+        history: Where what is measured goes; None: nothing is measured.
+        started_s: When the user asked for it, on the monotonic clock.
+
     Attributes:
         value: Will hold the value, or what went wrong.
         settled: Will hold the report, once the workers have left and the run is removed.
@@ -207,6 +231,9 @@ class RunWatch:
         workflow: Workflow,
         platform: Platform,
         observers: Sequence[Observer],
+        *,
+        history: History | None,
+        kept_as: str,
         started_s: float,
     ) -> None:
         self.value: Future[Any] = Future()
@@ -220,6 +247,13 @@ class RunWatch:
         self._coordination: Coordination = platform.storage.coordination(run_id)
         self._objects: Objects = platform.storage.objects(run_id)
         self._observers = observers
+        self._history = history
+        self._kept_as = kept_as
+        self._planner = ""
+        self._gathered = Gathered()
+        self._gathering = threading.Lock()
+        self._parts = 0
+        self._recorded_s = started_s
         self._started_s = started_s
         self._makespan_s = 0.0
         self._status = Status.RUNNING
@@ -227,6 +261,7 @@ class RunWatch:
             tuple[str, int], WorkerSummary
         ] = {}  # a gateway may tell of a worker that also told itself
         self._cursor = "0"
+        self._recording = threading.Thread()
         self._thread = threading.Thread(target=self._watch, name=f"augury-run-{run_id}", daemon=True)
         self.value.set_running_or_notify_cancel()
         self.settled.set_running_or_notify_cancel()
@@ -239,6 +274,7 @@ class RunWatch:
         if workflow is None:
             raise RunError(f"run {self._run_id} was started before")
         limits = self._platform.limits
+        self._planner = plan.planner
         _check_limits(self._graph, plan, limits)
         program, constants = encode(workflow, shared_files=limits.shares_files)
         view = RunView(self._graph, plan, concurrency=limits.concurrency, inline_bytes=INLINE_BYTES)
@@ -253,6 +289,7 @@ class RunWatch:
             sys_path=_import_folders() if limits.shares_files else (),
             start_s=limits.start_s,
             object_dir=self._platform.object_dir,
+            record=self._history is not None,
         )
         try:
             self._objects.create()
@@ -300,14 +337,14 @@ class RunWatch:
             return Status.GONE
 
     def cancel(self) -> bool:
-        """End the run, and the workers that the platform can reach."""
+        """End the run. Workers hear of it and leave, with what they measured; who does not is stopped in `_settle`."""
         if self.value.done():
             return False
         try:
-            ended = self._coordination.fail(Status.CANCELLED, b"")
-        finally:
+            return self._coordination.fail(Status.CANCELLED, b"")
+        except BaseException:
             self._platform.gateway.stop(self._run_id)
-        return ended
+            raise
 
     def end(self) -> None:
         """Cancel the run if that is still possible, and wait until its value is out; for who closes the platform."""
@@ -345,6 +382,7 @@ class RunWatch:
                 if isinstance(event, Stop):
                     raise RunLost(f"run {self._name} ({self._run_id}) is no longer in storage: removed or expired")
             self._tell_progress()
+            self._record_now_and_then()
 
     def _read(self, timeout_s: float) -> list[Event]:
         """The next events of the client's inbox, with what concerns only observers done."""
@@ -353,9 +391,27 @@ class RunWatch:
             if isinstance(event, Printed):
                 label = self._graph.label(event.task)
                 self._tell(TaskPrinted(self._run_id, label, event.stream, event.text))
+            elif isinstance(event, Recorded):
+                self._gather(event.records)
             elif isinstance(event, WorkerLeft):
-                self._summaries.setdefault((event.summary.worker, event.summary.attempt), event.summary)
+                self._note_leaving(event.summary)
         return events
+
+    def _note_leaving(self, summary: WorkerSummary) -> None:
+        self._gather(summary.records)
+        known = msgspec.structs.replace(summary, records=b"")
+        self._summaries.setdefault((summary.worker, summary.attempt), known)
+
+    def _gather(self, records: bytes) -> None:
+        """Take what a worker measured."""
+        if records and self._history is not None:
+            try:
+                series = Batch.decode(records, platform=self._platform.name, planner=self._planner)
+            except DefinitionError as error:
+                _log.warning("what a worker of run %s measured is lost: %s", self._run_id, error)
+                return
+            with self._gathering:
+                self._gathered.add(series)
 
     def _tell_progress(self) -> None:
         if self._observers:
@@ -389,7 +445,7 @@ class RunWatch:
     # The end
 
     def _settle(self, *, reachable: bool) -> None:
-        """Wait a moment for the workers to leave, remove the run, report."""
+        """Wait a moment for the workers to leave, remove the run, keep what was measured, report."""
         invocations = len(self._summaries)
         try:
             if reachable:
@@ -397,6 +453,9 @@ class RunWatch:
             self._remove()
         except Exception as error:  # noqa: BLE001 - the value is out, or its error is; whoever waits for the report gets it
             _log.warning("run %s could not be tidied up, and will expire: %s", self._run_id, error)
+        # Who reads the history next should find this run there; but nobody waits long for one that does not answer.
+        self._start_recording()
+        self._recording.join(_RECORD_PATIENCE_S)
         report = self._report(invocations)
         try:
             self._tell(RunFinished(self._run_id, str(self._status), report))
@@ -412,6 +471,36 @@ class RunWatch:
         if len(self._summaries) < invocations:
             self._platform.gateway.stop(self._run_id)  # they do not hear us: free their slots
         return invocations
+
+    def _record_now_and_then(self) -> None:
+        """Keep what was measured so far, in another thread, in case this process does not see the end of the run."""
+        now_s = time.monotonic()
+        if now_s - self._recorded_s >= max(_RECORD_S, self._recorded_s - self._started_s):
+            self._recorded_s = now_s
+            self._start_recording()
+
+    def _start_recording(self) -> None:
+        self._recording = threading.Thread(target=self._record, name=f"augury-record-{self._run_id}", daemon=True)
+        self._recording.start()
+
+    def _record(self) -> None:
+        """Add what the workers measured to the workflow's history; without that, the run was none the worse."""
+        with self._gathering:
+            series, part = self._gathered.take(), self._parts
+            self._parts += 1
+        if self._history is None or not series:
+            return
+        try:
+            self._history.add(
+                self._kept_as,
+                self._run_id,
+                series,
+                label=self._name,
+                part=part,
+                inherit=self._kept_as == self._graph.fingerprint,
+            )
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with history, the user has the result
+            _log.warning("what run %s taught could not be kept: %s", self._run_id, error)
 
     def _remove(self) -> None:
         self._coordination.remove()
