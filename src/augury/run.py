@@ -24,7 +24,8 @@ import msgspec
 from augury import serde
 from augury.config import INLINE_BYTES, public_address
 from augury.dag.graph import Graph, Workflow
-from augury.dag.program import LoadedProgram, Program, encode, own_modules
+from augury.dag.modules import own_modules
+from augury.dag.program import LoadedProgram, Program, encode
 from augury.dag.refs import Const, fill
 from augury.errors import (
     AuguryError,

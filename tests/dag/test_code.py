@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from augury import serde
-from augury.dag import code
-from augury.dag.code import FunctionByName, encode_function, is_importable, is_own, load_function, own_modules
+from augury.dag import modules
+from augury.dag.code import FunctionByName, encode_function, is_importable, load_function
 from augury.dag.graph import build_workflow
+from augury.dag.modules import is_own, own_modules
 from augury.dag.program import LoadedProgram, encode
 from augury.dag.task import Function, TaskNode, TaskOptions
 from augury.errors import SerializationError
@@ -300,11 +301,11 @@ def installed_under(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.setattr(site, "getsitepackages", lambda: [str(folder)])
-    code._installed_folders.cache_clear()
-    code._is_installed.cache_clear()
+    modules._installed_folders.cache_clear()
+    modules._is_installed.cache_clear()
     yield folder
-    code._installed_folders.cache_clear()
-    code._is_installed.cache_clear()
+    modules._installed_folders.cache_clear()
+    modules._is_installed.cache_clear()
 
 
 def module_at(path: Path) -> ModuleType:

@@ -228,3 +228,103 @@ class Scaler:
 def test_callables_of_every_kind_have_versions_of_their_own(one: Callable[..., Any], other: Callable[..., Any]) -> None:
     assert version_of(one) == version_of(one)
     assert version_of(one) != version_of(other)
+
+
+# ── what a function calls ──────────────────────────────────────────────────────────────────────────────────────
+
+CALLER = """
+def f(x):
+    return [helper(y) for y in x]
+
+def helper(x):
+    return further(x) + FACTOR
+
+def further(x):
+    return helper(x - 1) if x > {limit} else {constant}
+
+def other():
+    return {unused}
+
+FACTOR = {factor}
+"""
+
+
+def version_of_caller(**changed: object) -> str:
+    return version_of_source(CALLER.format(**{"limit": 0, "constant": 1, "unused": 2, "factor": 3} | changed))
+
+
+@pytest.mark.parametrize("changed", [{"constant": 9}, {"limit": 9}])
+def test_the_version_depends_on_the_functions_that_it_calls(changed: dict[str, object]) -> None:
+    assert version_of_caller(**changed) != version_of_caller()
+
+
+@pytest.mark.parametrize("changed", [{"unused": 9}, {"factor": 9}])
+def test_the_version_does_not_depend_on_what_it_does_not_call_nor_on_values(changed: dict[str, object]) -> None:
+    assert version_of_caller(**changed) == version_of_caller()
+
+
+MAIN = """
+import sys
+sys.path.insert(0, {folder!r})
+import helping, helping.inner
+from augury.dag.task import Function, TaskOptions
+from helping import named
+
+def by_name(x): return named(x)
+def by_module(x): return helping.named(x)
+def by_package(x): return helping.inner.deep(x)
+def by_class(x): return helping.Tool().use(x)
+def wrapped(x): return helping.decorated(x)
+def foreign(x): return sys.getsizeof(x), Function
+
+if __name__ == "__main__":
+    for fn in (by_name, by_module, by_package, by_class, wrapped, foreign):
+        print(Function(fn, TaskOptions()).version())
+"""
+HELPING = """
+import functools
+def named(x): return x + {0}
+def unused(x): return x + {0}
+class Tool:
+    def use(self, x): return x + {0}
+def decorator(fn):
+    @functools.wraps(fn)
+    def inner(x): return fn(x)
+    return inner
+@decorator
+def decorated(x): return x + {0}
+"""
+
+
+def versions_with_helpers(folder: Path, constant: int) -> list[str]:
+    package = folder / "helping"
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "__init__.py").write_text(HELPING.format(constant))
+    (package / "inner.py").write_text(f"def deep(x): return x + {constant}")
+    (folder / "main.py").write_text(MAIN.format(folder=str(folder)))
+    done = subprocess.run([sys.executable, "main.py"], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.split()
+
+
+def test_helpers_in_other_modules_count_however_they_are_reached(tmp_path: Path) -> None:
+    before, after = versions_with_helpers(tmp_path / "a", 1), versions_with_helpers(tmp_path / "b", 2)
+    assert len(before) == 6
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False] * 5 + [True]
+
+
+JOB = """
+from augury.dag.task import Function, TaskOptions
+def show(): print(Function(f, TaskOptions()).version())
+def f(x): return x + 1
+if __name__ == '__main__': show()
+"""
+
+
+def test_a_script_and_a_module_of_the_same_name_have_the_same_versions(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(JOB)
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    assert run("job.py") == run("-c", "import job; job.show()") == run("-m", "job")

@@ -21,13 +21,13 @@ import msgspec
 
 from augury import serde
 from augury.config import CONSTANT_BYTES
-from augury.dag.code import encode_function, load_function, modules_to_send, own_modules
+from augury.dag.code import encode_function, load_function, modules_to_send
 from augury.dag.graph import Graph, Workflow
 from augury.dag.refs import ATOMS, Const, RebuildError, Ref, fill, lower
 from augury.dag.task import TaskNode, parameter_name, signature_of
 from augury.errors import DefinitionError, SerializationError
 
-__all__ = ["BLOCK_TASKS", "Call", "Key", "LoadedProgram", "Nested", "Program", "encode", "own_modules"]
+__all__ = ["BLOCK_TASKS", "Call", "Key", "LoadedProgram", "Nested", "Program", "encode"]
 
 BLOCK_TASKS = 64
 

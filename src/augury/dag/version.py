@@ -1,32 +1,102 @@
 """A hash of what a callable does, so that measurements of old code no longer count.
 
 Two processes that load the same code get the same hash, whatever the file's path, the line numbers, the
-docstring or the seed of string hashing. It changes with the bytecode, the constants, nested functions and
-lambdas, defaults, and what a closure holds: simple values by value, functions by their code, everything
-else by its type. Functions that are reached through module globals are not followed, and of large data only
-the beginning is looked at.
+docstring or the seed of string hashing; and whether it is run as a script or imported. It changes with the bytecode,
+the constants, nested functions and lambdas, defaults, and what a closure holds: simple values by value, functions by
+their code, everything else by its type. Functions and classes of the user's own modules that are reached by their
+global names count too, and those that they reach; values of globals do not, for they are settings and data. Of large
+data only the beginning is looked at.
 """
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, NoneType
+from pathlib import Path
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
+
+from augury.dag.modules import is_own
 
 _SIMPLE = frozenset({int, float, complex, str, bytes, bool, NoneType, type(...)})
 _MOST_ITEMS = 1000
 _MOST_PIECES = 20_000
 _DEEPEST = 20
+_MOST_HELPERS = 1000
 
 
 def code_version(fn: Callable[..., Any]) -> str:
     """The hash of a callable, as 32 hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=16)
-    for piece in islice(_describe(fn, ()), _MOST_PIECES):
-        digest.update(b"%d:" % len(piece))  # lengths keep ("ab", "c") and ("a", "bc") apart
-        digest.update(piece)
+    for part in (fn, *_helpers(fn)):
+        for piece in islice(_describe(part, ()), _MOST_PIECES):
+            digest.update(b"%d:" % len(piece))  # lengths keep ("ab", "c") and ("a", "bc") apart
+            digest.update(piece)
     return digest.hexdigest()
+
+
+def _helpers(fn: Callable[..., Any]) -> list[Any]:
+    """The functions and classes of the user's modules that a callable reaches by global names, in the order it does."""
+    found: dict[int, Any] = {id(fn): fn}
+    pending = _functions_in(fn)
+    while pending and len(found) < _MOST_HELPERS:
+        function = pending.pop(0)
+        for value in _named_in(function):
+            if id(value) not in found and _is_followed(value, function):
+                found[id(value)] = value
+                pending += _functions_in(value)
+    return list(found.values())[1:]
+
+
+def _functions_in(value: Any) -> list[FunctionType]:
+    """The plain functions that make up a callable."""
+    if isinstance(value, FunctionType):
+        return [value]
+    if isinstance(value, partial):
+        return _functions_in(value.func)
+    if isinstance(value, MethodType):
+        return _functions_in(value.__func__)
+    wrapped = _unwrapped(value)
+    if wrapped is not value:
+        return _functions_in(wrapped)
+    owner = value if isinstance(value, type) else type(value)
+    return [member for _, member in sorted(vars(owner).items()) if isinstance(member, FunctionType)]
+
+
+def _named_in(function: FunctionType) -> Iterator[Any]:
+    """What the global names in a function's code stand for, also behind the name of a module of the user's."""
+    codes = [function.__code__]
+    places: list[dict[str, Any]] = [function.__globals__]
+    for code in codes:
+        for name in code.co_names:
+            for place in tuple(places):
+                value = place.get(name)
+                if isinstance(value, ModuleType):
+                    places += [vars(value)] if is_own(value) else []
+                elif value is not None:
+                    yield value
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+
+
+def _is_followed(value: Any, by: FunctionType) -> bool:
+    """Whether a value is code that the user may change: of the same package, or of another module of theirs."""
+    inner = _unwrapped(value)
+    name: object = getattr(inner, "__module__", None) if isinstance(inner, FunctionType | type) else None
+    if not isinstance(name, str) or name.partition(".")[0] == "augury":
+        return False
+    module = sys.modules.get(name)
+    return name.partition(".")[0] == str(by.__module__).partition(".")[0] or (module is not None and is_own(module))
+
+
+def _unwrapped(value: Any) -> Any:
+    """What a decorator wrapped, or the value itself."""
+    if isinstance(value, FunctionType | type):
+        return value
+    try:
+        return vars(value).get("__wrapped__", value)
+    except Exception:  # noqa: BLE001 - it has no attributes, or is a proxy that does not want to be looked at
+        return value
 
 
 def _describe(value: Any, outer: tuple[int, ...]) -> Iterator[bytes]:
@@ -64,13 +134,24 @@ def _describe_code(code: CodeType, outer: tuple[int, ...], first_constant: int =
 
 
 def _describe_function(fn: FunctionType, outer: tuple[int, ...]) -> Iterator[bytes]:
-    yield f"{fn.__module__}.{fn.__qualname__}".encode()
+    yield f"{_module_of(fn)}.{fn.__qualname__}".encode()
     # The compiler keeps the first place for the docstring, which does nothing.
     documented = fn.__code__.co_consts[:1] == (fn.__doc__,)
     yield from _describe_code(fn.__code__, outer, first_constant=int(documented))
     yield from _describe(fn.__defaults__, outer)
     yield from _describe(fn.__kwdefaults__, outer)
     yield from _describe([_contents(cell) for cell in fn.__closure__ or ()], outer)
+
+
+def _module_of(fn: FunctionType) -> str:
+    """The module's name; for a script that which it would have if it were imported."""
+    if fn.__module__ != "__main__":
+        return fn.__module__
+    main = sys.modules.get("__main__")
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
+    return Path(file).stem if isinstance(file, str) and file == fn.__code__.co_filename else "__main__"
 
 
 def _contents(cell: CellType) -> Any:
