@@ -120,6 +120,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--repetitions", type=int, default=21)
     chosen = parser.parse_args()
+    print(f"{'':>51} {'folder, ms':^24} {'Redis, ms':^24}")
     print(f"{'functions x memory x planners':>30} {'runs':>6} {'rows':>7} {'MB':>5}", *("   load     new     add",) * 2)
     with tempfile.TemporaryDirectory(prefix="history-") as name, RedisServer(Path(name) / "redis") as server:
         folder = Path(name) / "history"

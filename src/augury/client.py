@@ -34,6 +34,7 @@ from augury.run import Platform, Run, RunWatch
 from augury.storage.opening import load_driver, open_storage
 
 if TYPE_CHECKING:
+    from augury.predict.estimator import Estimator
     from augury.predict.provider import PredictionsProvider  # needs NumPy, which takes long to load
 
 _log = logging.getLogger(__name__)
@@ -173,14 +174,21 @@ class Client:
         """Plan a workflow without running it."""
         return make_plan(outputs, self.planner)
 
-    def predictions(self, outputs: Any, *, name: str | None = None) -> "PredictionsProvider":
+    def predictions(
+        self, outputs: Any, *, name: str | None = None, estimator: "Estimator | None" = None
+    ) -> "PredictionsProvider":
         """What earlier runs say of a workflow: ask the result for execution times, sizes, transfers and start-ups.
 
         Args:
             outputs: The workflow, as for `submit`.
             name: Its name, if it is run under one.
+            estimator: What learns from records; by default laws of size and resources are fitted to them.
         """
         _check_options(name, None)
+        if isinstance(outputs, str):
+            raise DefinitionError(
+                f"predictions are for a workflow, not for its name: predictions(tasks, name={outputs!r})"
+            )
         graph = build_workflow(outputs).graph
         records = Records(workflow=name or graph.fingerprint)
         if self._history is not None:
@@ -188,7 +196,7 @@ class Client:
             records = self._history.load(records.workflow, versions, self._platform_name)
         provider = importlib.import_module("augury.predict.provider")
         made: PredictionsProvider = provider.PredictionsProvider(
-            records, platform=self._platform_name, functions=graph.functions
+            records, platform=self._platform_name, functions=graph.functions, estimator=estimator
         )
         return made
 
@@ -306,7 +314,7 @@ def _check_planner(planner: object, where: str) -> None:
 
 
 def _check_options(name: object, plan: object) -> None:
-    if name is not None and not (isinstance(name, str) and name):
+    if name is not None and not (isinstance(name, str) and name.strip()):
         raise DefinitionError(f"the name of a workflow must be a str that is not empty, not name={name!r}")
     if isinstance(name, str) and any("\ud800" <= letter <= "\udfff" for letter in name):
         raise DefinitionError(f"the name of a workflow must be text, which name={name!r} is not")

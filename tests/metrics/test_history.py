@@ -312,7 +312,7 @@ def test_the_table_of_a_history_shows_every_workflow(history: History) -> None:
 
 def test_an_empty_history_says_so(history: History) -> None:
     assert history.table() == "no records in memory"
-    assert str(history) == "0 workflows in memory (0.0 MB)"
+    assert str(history) == "0 workflows in memory (0 B)"
 
 
 def test_an_overview_names_the_workflows_that_ran_last(history: History) -> None:
@@ -358,3 +358,32 @@ def test_a_workflow_with_a_name_of_its_own_keeps_to_what_it_measured(history: Hi
     history.add("second", "run-2", tasks(1), inherit=False)
     assert len(history.load("second")) == 1
     assert len(history.load("third", functions=["f1"])) == 1  # what is asked for is still found
+
+
+# ── by label ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_workflow_may_be_called_by_its_label(history: History) -> None:
+    history.add("5c1e", "run-1", tasks(1), label="nightly")
+    assert history.table("nightly") == history.table("5c1e")
+    assert history.forget("nightly")
+    assert not history.forget("nightly")
+
+
+def test_a_label_that_several_workflows_have_is_refused(history: History) -> None:
+    history.add("5c1e", "run-1", tasks(1), label="nightly")
+    history.add("77ab", "run-2", tasks(1), label="nightly")
+    with pytest.raises(DefinitionError, match="2 workflows are labelled 'nightly'; give the fingerprint of one: "):
+        history.table("nightly")
+
+
+@pytest.mark.parametrize("name", [None, 5, b"w"])
+def test_a_name_that_is_none_is_refused(history: History, name: Any) -> None:
+    with pytest.raises(DefinitionError, match="named by a str"):
+        history.forget(name)
+
+
+def test_names_do_not_move_the_cursor(history: History) -> None:
+    history.add("a\nb\x1b[2J", "run-1", tasks(1))
+    assert "a\\nb\\x1b[2J" in str(history)
+    assert "\x1b" not in history.table()

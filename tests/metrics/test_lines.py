@@ -75,7 +75,8 @@ def test_export_tells_how_many_records_it_wrote(tmp_path: Path) -> None:
 def test_one_workflow_may_be_exported_alone() -> None:
     history = filled(EVERYTHING, Records(workflow="other").with_run("r1", tasks(3), 1.0))
     assert exported(history, "other").count("\n") == 1 + 3
-    assert exported(history, "unknown") == ""
+    with pytest.raises(DefinitionError, match="no workflow 'unknown' in memory; there is nightly, other"):
+        exported(history, "unknown")
 
 
 # ── back again ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -110,5 +110,10 @@ def _codes(values: Floats, most: int) -> Indices:
     distinct, codes = np.unique(values, return_inverse=True)
     if len(distinct) <= most:
         return codes.reshape(-1).astype(np.intp)
-    edges = np.unique(np.quantile(values, np.arange(1, most) / most))
-    return np.searchsorted(edges, values, side="right").astype(np.intp)
+    # Half of the bins hold as many samples each, half are as wide: a few large values among many small ones keep
+    # bins of their own.
+    half = most // 2
+    even = np.linspace(distinct[0], distinct[-1], most - half + 1)[1:-1]
+    edges = np.unique(np.concatenate([np.quantile(values, np.arange(1, half) / half), even]))
+    filled = np.unique(np.searchsorted(edges, values, side="right"), return_inverse=True)[1]
+    return filled.reshape(-1).astype(np.intp)

@@ -30,7 +30,7 @@ def shifts(residuals: Floats) -> Floats:
         return levels
     middle = float(np.median(residuals))
     clipped = np.clip((residuals - middle) / scale, -_CLIP, _CLIP)
-    for start, end in _segments(clipped):
+    for start, end in _segments(clipped, _SIGNIFICANT * _persistence(residuals)):
         levels[start:end] = np.median(residuals[start:end])
     return np.asarray(levels[-1] - levels, dtype=np.float64)
 
@@ -44,14 +44,14 @@ def _local_scale(residuals: Floats) -> float:
     return float(scale if scale > 0 else np.mean(differences))
 
 
-def _segments(values: Floats) -> list[tuple[int, int]]:
+def _segments(values: Floats, significant: float) -> list[tuple[int, int]]:
     """The parts of a series that are at one level each."""
     done: list[tuple[int, int]] = []
     pending = [(0, len(values))]
     steps = 0
     while pending:
         start, end = pending.pop()
-        cut = _best_cut(values[start:end]) if steps < _MOST_STEPS else 0
+        cut = _best_cut(values[start:end], significant) if steps < _MOST_STEPS else 0
         if cut:
             steps += 1
             pending += [(start, start + cut), (start + cut, end)]
@@ -60,7 +60,7 @@ def _segments(values: Floats) -> list[tuple[int, int]]:
     return sorted(done)
 
 
-def _best_cut(values: Floats) -> int:
+def _best_cut(values: Floats, significant: float) -> int:
     """Where two levels meet; 0 if there is one."""
     count = len(values)
     if count < 2 * _EDGE:
@@ -73,7 +73,17 @@ def _best_cut(values: Floats) -> int:
     index = int(np.argmax(contrast))
     cut = int(before[index])
     spread = max(_deviation(values[:cut], values[cut:]), 1.0)
-    return cut if contrast[index] > _SIGNIFICANT * spread else 0
+    return cut if contrast[index] > significant * spread else 0
+
+
+def _persistence(residuals: Floats) -> float:
+    """How much more the levels of noise differ that stays high or low for a while, than of noise that does not.
+
+    Judged by how much further apart samples are that have another one between them: a step moves few of them.
+    """
+    near, far = (float(np.median(np.abs(residuals[lag:] - residuals[:-lag]))) for lag in (1, 2))
+    kept = min(max((far / near) ** 2 - 1, 0.0), 0.9) if near > 0 else 0.0
+    return float(np.sqrt((1 + kept) / (1 - kept)))
 
 
 def _deviation(first: Floats, second: Floats) -> float:

@@ -6,7 +6,7 @@ Plausibilities are weights beside each other. Samples soon outweigh them; with o
 from dataclasses import dataclass
 
 from augury.predict.laws import CROSSED, LATENCY, PRODUCT, Shape
-from augury.predict.priors import FULL_CPU_MB
+from augury.predict.priors import FULL_CPU_MB, MB
 from augury.predict.samples import Quantity
 
 _UNAFFECTED = (Shape(0.0, 1.0),)
@@ -23,6 +23,8 @@ class Expectation:
         noise: The standard deviation of logarithms of single measurements.
         tiny: Added before taking logarithms: what is smaller is not told apart.
         in_bytes: Whether the size is one in bytes.
+        falls: Whether a lower level of recent samples is believed; too little memory kills a task.
+        reference: The least size that laws refer to: shares of the whole are plausible or not at that size.
         timed: Whether a clock measured it, which may have been set meanwhile.
     """
 
@@ -33,6 +35,8 @@ class Expectation:
     noise: float
     tiny: float
     in_bytes: bool = True
+    falls: bool = True
+    reference: float = 0.0
     timed: bool = True
 
 
@@ -71,12 +75,13 @@ _OUTPUT = Expectation(
     timed=False,
 )
 _PEAK = Expectation(
-    by_size=(Shape(0.0, 0.6), Shape(1.0, 0.4)),
+    by_size=(Shape(0.0, 0.6), Shape(1.0, 0.35), Shape(2.0, 0.05)),
     by_memory=_UNAFFECTED,
     by_cpus=_UNAFFECTED,
     forms=(PRODUCT,),
     noise=0.15,
     tiny=0.1,
+    falls=False,
     timed=False,
 )
 _TRANSFER = Expectation(
@@ -86,6 +91,7 @@ _TRANSFER = Expectation(
     forms=(LATENCY,),
     noise=0.3,
     tiny=1e-7,
+    reference=MB,
 )
 _STARTUP = Expectation(
     by_size=(Shape(0.0, 0.8), Shape(0.5, 0.1), Shape(1.0, 0.1)),

@@ -31,7 +31,7 @@ _LARGEST = 690.0  # exp of it is still a number
 _ABSURD = ((math.log(100), 0.02), (math.log(10_000), 0.1))  # how far off, and how many of all may be
 _ABSURD_SCALES = 12.0
 _ABSURD_FROM = 5
-_SMALL_BYTES = 64 * 1024.0  # what inputs cost that are smaller than this is overhead
+_SMALL_BYTES = 256 * 1024.0  # what inputs cost that are smaller than this is overhead
 _LARGEST_SIZE = 1e18
 _ONE_CPU = 1.1  # of processor time by run time: more shows several threads
 _TOLD = 6.0  # how plausible that law is, beside all others together
@@ -49,7 +49,10 @@ class FittedLaws:
         expected = EXPECTATIONS[quantity]
         pace = _pace(samples) if quantity is Quantity.EXECUTION else _NO_PACE
         models = [_fitted(samples, expected, axis, pace) for axis in _axes(samples, expected)]
-        return min(models, key=lambda model: 0.0 if math.isnan(model.left_out_error) else model.left_out_error)
+        errors = [model.left_out_error for model in models]
+        if any(map(math.isnan, errors)):  # too few levels to leave one out: what explains the samples better?
+            errors = [model.quantiles.scale for model in models]
+        return models[int(np.argmin(errors))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,8 @@ class FittedModel:
         usual_size: The size to which laws refer.
         offset: Added to sizes before taking logarithms.
         size_range: The smallest and the largest size that was seen.
+        memory_range: Likewise for memory.
+        sized: Whether sizes were recorded at all; `in_bytes`: whether they are numbers of bytes.
         tiny: Added to values before taking logarithms.
         n: How many samples there were.
         basis: What this rests on, in words, without the resources.
@@ -78,6 +83,9 @@ class FittedModel:
     usual_size: float
     offset: float
     size_range: tuple[float, float]
+    memory_range: tuple[float, float]
+    sized: bool
+    in_bytes: bool
     tiny: float
     n: int
     basis: str
@@ -89,13 +97,12 @@ class FittedModel:
 
     def predict(self, size: float, resources: Resources, sla: SLA, scaling: Scaling = NO_SCALING) -> Estimate:
         """Predict the quantity; see `Model`."""
-        at = _along(self.axis, resources)
-        centre = self._log_centre(size, at, scaling) + self.pace.log_factor(resources)
+        centre = self._log_centre(size, resources, scaling) + self.pace.log_factor(resources)
         middle = math.exp(min(centre, _LARGEST))
         value = math.exp(min(centre + self._log_margin(sla), _LARGEST)) - self.tiny
         low, high = self.quantiles.at(0.1), self.quantiles.at(0.9)
         spread = middle * 0.5 * (math.exp(min(high, 20.0)) - math.exp(min(low, 20.0)))
-        return Estimate(max(value, 0.0), spread=min(spread, 1e300), n=self.n, basis=self._basis(resources))
+        return Estimate(max(value, 0.0), spread=min(spread, 1e300), n=self.n, basis=self._basis(size, resources))
 
     def values(self, sizes: Floats, resources: Resources, sla: SLA) -> Floats:
         """The values that `predict` gives for many sizes at once."""
@@ -108,21 +115,33 @@ class FittedModel:
         fraction = fraction_of(sla)
         return math.log(self.quantiles.mean_factor) if math.isnan(fraction) else self.quantiles.at(fraction)
 
-    def _log_centre(self, size: float, at: float, scaling: Scaling) -> float:
+    def _log_centre(self, size: float, resources: Resources, scaling: Scaling) -> float:
         """The law's logarithm; beyond what was seen it follows the caller's exponents, if there are any."""
-        extra = 0.0
+        extra, at = 0.0, _along(self.axis, resources)
         if scaling.size_exponent is not None:
             nearest = min(max(size, self.size_range[0]), self.size_range[1])
             extra += scaling.size_exponent * math.log((size + 1.0) / (nearest + 1.0))
             size = nearest
-        if scaling.memory_exponent is not None and self.seen:
-            nearest = min(max(at, math.log(min(self.seen))), math.log(max(self.seen)))
-            extra -= scaling.memory_exponent * (at - nearest)
-            at = nearest
+        if scaling.memory_exponent is not None:
+            nearest = min(max(resources.memory_mb, self.memory_range[0]), self.memory_range[1])
+            extra -= scaling.memory_exponent * math.log(resources.memory_mb / nearest)
+            if self.seen:
+                at = min(max(at, math.log(min(self.seen))), math.log(max(self.seen)))
         place = math.log((min(size, _LARGEST_SIZE) + self.offset) / (self.usual_size + self.offset))
         return self.fit.surface(place, at) + extra
 
-    def _basis(self, resources: Resources) -> str:
+    def _basis(self, size: float, resources: Resources) -> str:
+        return f"{self._basis_of_resources(resources)}{self._basis_of_size(size)}"
+
+    def _basis_of_size(self, size: float) -> str:
+        least, most = self.size_range
+        if not self.sized:
+            return ", sizes not recorded" if size else ""
+        if least / 2 <= size <= 2 * most or (size <= most and self.in_bytes and most <= _SMALL_BYTES):
+            return ""
+        return ", size assumed to matter" if least == most else ", beyond the sizes seen"
+
+    def _basis_of_resources(self, resources: Resources) -> str:
         if self.axis and (resources.cpus if self.axis == "cpus" else resources.memory_mb) not in self.seen:
             return f"{self.basis}, {self.axis} fitted"
         if self.pace.speed_up(resources) == 1:
@@ -153,9 +172,9 @@ class _Pace:
         """How much faster the CPU-bound part is with these resources than with those that were seen."""
         if not self.share:
             return 1.0
-        if resources.cpus != self.seen_cpus:
-            return min(resources.cpus, self.threads) / min(self.seen_cpus, self.threads)
-        return min(resources.memory_mb, FULL_CPU_MB) / min(self.seen_mb, FULL_CPU_MB) if self.seen_mb else 1.0
+        by_cpus = min(resources.cpus, self.threads) / min(self.seen_cpus, self.threads)
+        by_memory = min(resources.memory_mb, FULL_CPU_MB) / min(self.seen_mb, FULL_CPU_MB) if self.seen_mb else 1.0
+        return by_cpus * by_memory
 
     def log_factor(self, resources: Resources) -> float:
         """What to add to the logarithm of time; never rises with resources."""
@@ -217,32 +236,39 @@ def _axes(samples: Samples, expected: Expectation) -> tuple[str, ...]:
 
 def _fitted(samples: Samples, expected: Expectation, axis: str, pace: _Pace) -> FittedModel:
     """Fit once; and again, if that shows absurd samples or drift."""
-    usual, offset = _usual_size(samples.sizes, in_bytes=expected.in_bytes)
+    usual, offset = _usual_size(samples.sizes, expected)
     sizes = np.log((samples.sizes + offset) / (usual + offset))
     column = {"memory": samples.memory_mb, "cpus": samples.cpus}.get(axis, np.ones(len(samples)))
     resources = np.log(column)
     values = np.log(samples.values + expected.tiny)
     told = _told_by_cpu_time(samples) if axis == "cpus" and pace.share else None
-    fit, cells = _fit(sizes, resources, values, expected, axis, told)
+    grows = samples.sized
+    fit, cells = _fit(sizes, resources, values, expected, axis, told, grows=grows)
     kept = np.ones(len(values), dtype=np.bool_)
     if expected.timed:
         kept = _possible(values - fit.surface.at(sizes, resources))
     sizes, resources, values = sizes[kept], resources[kept], values[kept]
-    moved = shifts(_centred(values - fit.surface.at(sizes, resources), resources))
+    alike = np.unique(np.stack([samples.cpus, samples.memory_mb]), axis=1, return_inverse=True)[1].reshape(-1)
+    moved = shifts(_centred(values - fit.surface.at(sizes, resources), alike[kept].astype(np.float64)))
+    if not expected.falls:
+        moved = np.maximum(moved, 0.0)
     if moved.any() or not kept.all():
         values = values + moved
-        fit, cells = _fit(sizes, resources, values, expected, axis, told)
+        fit, cells = _fit(sizes, resources, values, expected, axis, told, grows=grows)
     residuals = values - fit.surface.at(sizes, resources)
     leverage = np.minimum((fit.leverage / cells.counts)[cells.of], _MOST_LEVERAGE)
     return FittedModel(
         fit=fit,
-        quantiles=ResidualQuantiles(residuals, residuals / (1 - leverage), expected.noise),
+        quantiles=ResidualQuantiles(residuals, _left_out(residuals, leverage, expected.noise), expected.noise),
         axis=axis,
         seen=frozenset(column.tolist()) if axis else frozenset(),
         pace=pace if len(np.unique(samples.cpus)) == 1 else _NO_PACE,
         usual_size=usual,
         offset=offset,
         size_range=(float(samples.sizes.min()), float(samples.sizes.max())),
+        memory_range=(float(samples.memory_mb.min()), float(samples.memory_mb.max())),
+        sized=samples.sized,
+        in_bytes=expected.in_bytes,
         tiny=expected.tiny,
         n=len(samples),
         basis=f"{samples.subject}, {len(samples)} {samples.unit}{'s' if len(samples) != 1 else ''}"
@@ -250,18 +276,25 @@ def _fitted(samples: Samples, expected: Expectation, axis: str, pace: _Pace) -> 
     )
 
 
-def _usual_size(sizes: Floats, *, in_bytes: bool) -> tuple[float, float]:
+def _usual_size(sizes: Floats, expected: Expectation) -> tuple[float, float]:
     """The size that laws refer to, and what is added to sizes so that empty inputs have a logarithm."""
     sizes = np.minimum(sizes, _LARGEST_SIZE)
     positive = sizes[sizes > 0]
-    usual = float(np.exp(np.mean(np.log(positive)))) if len(positive) else 0.0
+    usual = max(float(np.exp(np.mean(np.log(positive)))) if len(positive) else 0.0, expected.reference)
     varied = sizes.min() < sizes.max()
-    least = 1e-9 if varied else _SMALL_BYTES if in_bytes else 1e-3
+    least = 1e-9 if varied else _SMALL_BYTES if expected.in_bytes else 1e-3
     return usual, max(1e-3 * usual, least)
 
 
 def _fit(
-    sizes: Floats, resources: Floats, values: Floats, expected: Expectation, axis: str, told: Shape | None
+    sizes: Floats,
+    resources: Floats,
+    values: Floats,
+    expected: Expectation,
+    axis: str,
+    told: Shape | None,
+    *,
+    grows: bool,
 ) -> tuple[Fit, Cells]:
     cells = cells_of(sizes, resources)
     sized = bool(sizes.min() < sizes.max())
@@ -277,7 +310,7 @@ def _fit(
         resource_limits=_LIMITS[axis] if helped else (single, single),
         size_limits=(min(float(sizes.min()), -7.0) - 1.0, 48.0),
         kinks=tuple(math.log(shape.cap) for shape in by_resources if math.isfinite(shape.cap)),
-        growth=None if sized else _laws(expected.by_size, _ALIKE, (PRODUCT,)),
+        growth=None if sized or not grows else _laws(expected.by_size, _ALIKE, (PRODUCT,)),
     )
     return fit_laws(laws, cells, values, expected.noise, where), cells
 
@@ -312,3 +345,16 @@ def _possible(residuals: Floats) -> npt.NDArray[np.bool_]:
         if len(residuals) >= _ABSURD_FROM and np.count_nonzero(beyond) <= max(1, part * len(residuals)):
             possible &= ~beyond
     return possible
+
+
+def _left_out(residuals: Floats, leverage: Floats, noise: float) -> Floats:
+    """What the prediction would have missed samples by without having seen them.
+
+    A sample that the fit followed is further away than it seems. An outlier is not: the fit did not follow it.
+    """
+    away = np.abs(residuals - np.median(residuals)) / (1 - leverage)
+    reach = _MOST_PULLED * max(1.4826 * float(np.median(away)), noise)
+    return residuals + np.clip(residuals * leverage / (1 - leverage), -reach, reach)
+
+
+_MOST_PULLED = 2.0

@@ -73,7 +73,8 @@ class NearestModel:
         """Predict the quantity; see `Model`."""
         fraction = fraction_of(sla)
         samples, values, how = self._comparable(resources, scaling)
-        chosen = nearest(samples.sizes, size, self._enough, self._most)
+        apart = np.abs(np.log(samples.memory_mb / resources.memory_mb))
+        chosen = nearest(samples.sizes, size, self._enough, self._most, apart)
         power = self._size_exponent if scaling.size_exponent is None else scaling.size_exponent
         scaled = values[chosen] * ((size + 1) / (samples.sizes[chosen] + 1)) ** power
         scaled = np.minimum(scaled, 1e300)
@@ -95,19 +96,23 @@ class NearestModel:
         return samples, normalised * (BASELINE_MB / resources.memory_mb) ** power, "memory scaled"
 
 
-def nearest(sizes: Floats, size: float, enough: int, most: int) -> _Indices:
-    """The samples to use: balanced within the first window that holds enough, or else the nearest overall."""
+def nearest(sizes: Floats, size: float, enough: int, most: int, apart: Floats | None = None) -> _Indices:
+    """The samples to use: balanced within the first window that holds enough, or else the nearest overall.
+
+    Of samples equally near, those of the nearest memory size (by `apart`) come first, and then the newest.
+    """
     distances = np.abs(sizes - size)
+    age = -np.arange(len(sizes))
+    order = np.lexsort((age, np.zeros(len(sizes)) if apart is None else apart, distances))
     for window in _WINDOWS:
-        within = np.flatnonzero(distances <= window * size)
+        within = order[distances[order] <= window * size]
         if len(within) >= enough:
-            return _balanced(sizes, distances, within, size, most)
-    return np.argsort(distances, kind="stable")[:enough]
+            return _balanced(sizes, within, size, most)
+    return order[:enough]
 
 
-def _balanced(sizes: Floats, distances: Floats, within: _Indices, size: float, most: int) -> _Indices:
+def _balanced(sizes: Floats, ordered: _Indices, size: float, most: int) -> _Indices:
     """Up to `most` of them: smaller, equal and larger ones in turns, the closest first."""
-    ordered = within[np.argsort(distances[within], kind="stable")]
     at = sizes[ordered]
     groups = [ordered[at < size], ordered[at == size], ordered[at > size]]
     turns = np.concatenate([np.arange(len(group)) for group in groups])

@@ -52,12 +52,11 @@ def normal_quantile(fraction: float) -> float:
     return _NORMAL.inv_cdf(min(max(fraction, 1e-12), 1 - 1e-12))
 
 
-def prior_execution(size: float, resources: Resources, sla: SLA) -> Estimate:
-    """A task of an unknown function."""
-    pace = min(1.0, resources.cpus)
-    return _spread(
-        (EXECUTION_S + size / EXECUTION_BYTES_PER_S) / pace, UNKNOWN_SPREAD, sla, "prior: nothing known of the function"
-    )
+def prior_execution(size: float, resources: Resources, sla: SLA, size_exponent: float | None = None) -> Estimate:
+    """A task of an unknown function; the caller may know to which power it grows."""
+    work_s = MB / EXECUTION_BYTES_PER_S * (size / MB) ** (1.0 if size_exponent is None else size_exponent)
+    expected_s = (EXECUTION_S + work_s) / min(1.0, resources.cpus)
+    return _spread(expected_s, UNKNOWN_SPREAD, sla, "prior: nothing known of the function")
 
 
 def prior_output(size: float, sla: SLA) -> Estimate:
@@ -72,10 +71,13 @@ def prior_peak(size: float) -> Estimate:
     return Estimate(expected, spread=expected / 2, basis="prior: no memory use known of the function")
 
 
-def prior_transfer(size: float, resources: Resources, sla: SLA) -> Estimate:
-    """A transfer on a platform of which nothing is known."""
-    pace = TRANSFER_BYTES_PER_S * min(1.0, resources.cpus, resources.memory_mb / FULL_CPU_MB)
-    return _spread(TRANSFER_LATENCY_S + size / pace, TRANSFER_SPREAD, sla, "prior: no such transfer known")
+def prior_transfer(size: float, resources: Resources, sla: SLA, memory_exponent: float | None = None) -> Estimate:
+    """A transfer on a platform of which nothing is known; the caller may know to which power of memory it is faster."""
+    share = min(1.0, resources.cpus, resources.memory_mb / FULL_CPU_MB)
+    if memory_exponent is not None:
+        share = (resources.memory_mb / FULL_CPU_MB) ** memory_exponent
+    expected_s = TRANSFER_LATENCY_S + size / (TRANSFER_BYTES_PER_S * share)
+    return _spread(min(expected_s, 1e300), TRANSFER_SPREAD, sla, "prior: no such transfer known")
 
 
 def prior_startup(state: str, sla: SLA) -> Estimate:

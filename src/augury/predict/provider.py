@@ -5,15 +5,18 @@ remembers models and answers: a planner asks thousands of times, mostly for the 
 """
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 
 from augury.config import Resources
 from augury.dag.graph import FunctionInfo
+from augury.dag.task import TaskNode
+from augury.dag.version import code_version
 from augury.errors import DefinitionError
 from augury.metrics.records import Kind, Records
+from augury.observation import count
 from augury.predict.estimate import Estimate
 from augury.predict.estimator import NO_SCALING, Estimator, Model, Scaling
 from augury.predict.fitted import FittedLaws, FittedModel
@@ -33,12 +36,18 @@ _WORDS = {
     Quantity.WARM: ("warm starts", "start"),
 }
 _SLOWEST = Resources()
+_MOST_SHOWN = 5
+_FEWEST_DIGITS = 8
+
+FunctionName: TypeAlias = str | FunctionInfo | TaskNode[Any] | Callable[..., Any]
+"""A function's name, the version of its code, or the function itself: as a graph knows it, a task, a task function."""
 
 
 class PredictionsProvider:
     """Predicts tasks, transfers and start-ups of one workflow from its history.
 
-    A function is named by its name or by the version of its code. Records of the asked platform count; those of
+    A function is named by its name, by the version of its code (its first eight digits are enough), or is given as it
+    is: the task function itself. Records of the asked platform count; those of
     others only if there are none of it, and the basis of the estimate says so. Where nothing was measured there are
     priors.
 
@@ -63,6 +72,7 @@ class PredictionsProvider:
         functions: Sequence[FunctionInfo] = (),
         estimator: Estimator | None = None,
     ) -> None:
+        _check_made_of(records, estimator)
         self._records = records
         self._platform = platform
         self._estimator: Estimator = FittedLaws() if estimator is None else estimator
@@ -74,8 +84,23 @@ class PredictionsProvider:
         self._models: dict[tuple[Quantity, str], Model | None] = {}
         self._answers: dict[tuple[object, ...], Estimate] = {}
 
-    def predict_output_size(self, function_name: str, input_size: float, sla: SLA) -> Estimate:
-        """How many bytes a task returns."""
+    def __repr__(self) -> str:
+        runs = dict.fromkeys(self._records.functions, 0)
+        for series in self._records.series:
+            if series.of.kind is Kind.TASK:
+                runs[series.of.function] += len(series)
+        known = [f"{name}: {count(runs[version], 'run')}" for version, name in self._records.functions.items()]
+        more = [f"{len(known) - _MOST_SHOWN} more functions"] if len(known) > _MOST_SHOWN else []
+        return f"PredictionsProvider({', '.join([*known[:_MOST_SHOWN], *more]) or 'nothing known'})"
+
+    def predict_output_size(self, function_name: FunctionName, input_size: float, sla: SLA) -> Estimate:
+        """How many bytes a task returns.
+
+        Args:
+            function_name: The function.
+            input_size: The size of its arguments in bytes.
+            sla: How careful to be.
+        """
         key = (Quantity.OUTPUT, function_name, input_size, sla)
         known = self._known(key)
         return known if known is not None else self._remember(key, self._output(function_name, input_size, sla))
@@ -120,7 +145,7 @@ class PredictionsProvider:
 
     def predict_execution_time(
         self,
-        task_name: str,
+        task_name: FunctionName,
         input_size: float,
         resource_config: Resources,
         sla: SLA,
@@ -129,7 +154,7 @@ class PredictionsProvider:
         """How many seconds a task runs.
 
         Args:
-            task_name: The function's name, or the version of its code.
+            task_name: The function.
             input_size: The size of its arguments in bytes.
             resource_config: What the worker has.
             sla: How careful to be.
@@ -142,7 +167,7 @@ class PredictionsProvider:
         return self._remember(key, self._execution(task_name, input_size, resource_config, sla, size_scaling_factor))
 
     def predict_execution_times(
-        self, task_name: str, input_sizes: Sequence[float] | Floats, resource_config: Resources, sla: SLA
+        self, task_name: FunctionName, input_sizes: Sequence[float] | Floats, resource_config: Resources, sla: SLA
     ) -> Floats:
         """What `predict_execution_time` predicts for many input sizes, as an array."""
         model = self._model(Quantity.EXECUTION, task_name)
@@ -153,54 +178,122 @@ class PredictionsProvider:
             return model.values(sizes, resource_config, sla)
         return np.array([self.predict_execution_time(task_name, size, resource_config, sla) for size in sizes.tolist()])
 
-    def predict_peak_memory(self, function_name: str, input_size: float) -> Estimate:
-        """How many MiB a task needs: at a high percentile, and more if little is known."""
+    def predict_peak_memory(self, function_name: FunctionName, input_size: float) -> Estimate:
+        """How many MiB a task needs: at a high percentile, and more if little is known.
+
+        Args:
+            function_name: The function.
+            input_size: The size of its arguments in bytes.
+        """
         key = (Quantity.PEAK, function_name, input_size)
         known = self._known(key)
         return known if known is not None else self._remember(key, self._peak(function_name, input_size))
 
-    def _output(self, function_name: str, input_size: float, sla: SLA) -> Estimate:
+    def _output(self, function_name: FunctionName, input_size: float, sla: SLA) -> Estimate:
         size = _checked(input_size, "input_size")
         model = self._model(Quantity.OUTPUT, function_name)
-        found = prior_output(size, sla) if model is None else model.predict(size, _SLOWEST, sla)
-        return Estimate(math.ceil(found), spread=found.spread, n=found.n, basis=found.basis)
+        if model is None:
+            found = self._prior(prior_output(size, sla), function_name)
+        else:
+            found = self._asked(model, size, _SLOWEST, sla)
+        # A number of bytes is whole, and what rounding added to it is no byte.
+        return Estimate(math.ceil(found * (1 - 1e-9) - 1e-6), spread=found.spread, n=found.n, basis=found.basis)
 
     def _startup(self, resources: Resources, state: str, sla: SLA, starting: int) -> Estimate:
         if state not in ("cold", "warm"):
             raise DefinitionError(f'unknown state {state!r}: choose "cold" or "warm"')
-        if not 1 <= starting < math.inf:
-            raise DefinitionError(f"starting must be at least 1, not {starting!r}")
+        if not is_number(starting) or not 1 <= starting < math.inf:
+            raise DefinitionError(f"starting must be a number of at least 1, not {starting!r}")
+        _check_resources(resources)
         model = self._model(Quantity(state))
-        return prior_startup(state, sla) if model is None else model.predict(float(starting), resources, sla)
+        return prior_startup(state, sla) if model is None else self._asked(model, float(starting), resources, sla)
 
     def _transfer(self, way: str, size: float, resources: Resources, sla: SLA, exponent: float | None) -> Estimate:
         if way not in ("upload", "download"):
             raise DefinitionError(f'unknown type {way!r}: choose "upload" or "download"')
         size = _checked(size, "data_size_bytes")
+        _check_resources(resources)
         scaling = _scaling(memory_exponent=_checked_exponent(exponent, "scaling_exponent"))
         model = self._model(Quantity(way))
-        return prior_transfer(size, resources, sla) if model is None else model.predict(size, resources, sla, scaling)
+        if model is None:
+            return prior_transfer(size, resources, sla, scaling.memory_exponent)
+        return self._asked(model, size, resources, sla, scaling)
 
-    def _execution(self, name: str, size: float, resources: Resources, sla: SLA, exponent: float | None) -> Estimate:
+    def _execution(
+        self, name: FunctionName, size: float, resources: Resources, sla: SLA, exponent: float | None
+    ) -> Estimate:
         size = _checked(size, "input_size")
+        _check_resources(resources)
         scaling = _scaling(size_exponent=_checked_exponent(exponent, "size_scaling_factor"))
         model = self._model(Quantity.EXECUTION, name)
-        return prior_execution(size, resources, sla) if model is None else model.predict(size, resources, sla, scaling)
+        if model is None:
+            return self._prior(prior_execution(size, resources, sla, scaling.size_exponent), name)
+        return self._asked(model, size, resources, sla, scaling)
 
-    def _peak(self, function_name: str, input_size: float) -> Estimate:
+    def _peak(self, function_name: FunctionName, input_size: float) -> Estimate:
         size = _checked(input_size, "input_size")
         model = self._model(Quantity.PEAK, function_name)
         if model is None:
-            return prior_peak(size)
-        found = model.predict(size, _SLOWEST, PEAK_SLA)
+            return self._prior(prior_peak(size), function_name)
+        found = self._asked(model, size, _SLOWEST, PEAK_SLA)
         margin = 1 + PEAK_MARGIN / max(found.n, 1)
-        return Estimate(found * margin, spread=found.spread, n=found.n, basis=f"{found.basis}, {PEAK_SLA.p:g} %")
+        # An input larger than any that was seen must at least fit itself.
+        extra_mb = max(0.0, size - model.size_range[1]) / 2**20 if isinstance(model, FittedModel) else 0.0
+        return Estimate(
+            max(found * margin, found + extra_mb),
+            spread=found.spread,
+            n=found.n,
+            basis=f"{found.basis}, {PEAK_SLA.p:g} %",
+        )
 
     def _known(self, key: tuple[object, ...]) -> Estimate | None:
         try:
             return self._answers.get(key)
         except TypeError:  # something that cannot be a key cannot be asked for either; what, is found out next
             return None
+
+    def _asked(
+        self, model: Model, size: float, resources: Resources, sla: SLA, scaling: Scaling = NO_SCALING
+    ) -> Estimate:
+        """The model's answer; an estimator of the user's may give a plain number."""
+        answer: object = model.predict(size, resources, sla, scaling)
+        if isinstance(answer, Estimate):
+            return answer
+        if not is_number(answer):
+            raise DefinitionError(f"the estimator {self._estimator.name!r} predicted {answer!r}, which is no number")
+        return Estimate(float(answer), n=1, basis=self._estimator.name)
+
+    def _prior(self, prior: Estimate, function: FunctionName) -> Estimate:
+        """A prior that says what was asked for, in case that is a slip of the pen."""
+        version = self._version(function)
+        left_out = sum(len(one) for one in self._records.series if one.of.function == version) if version else 0
+        if left_out:
+            return Estimate(prior, spread=prior.spread, basis=f"prior: none of {left_out} records tells it")
+        if version or not isinstance(function, str) or not self._records.functions:
+            return prior
+        names = sorted(set(self._records.functions.values()))
+        known = ", ".join(names[:_MOST_SHOWN]) + (", …" if len(names) > _MOST_SHOWN else "")
+        return Estimate(prior, spread=prior.spread, basis=f"prior: nothing known of {function!r}, only of {known}")
+
+    def _version(self, function: FunctionName) -> str:
+        """The version of a function; empty if it is not known here."""
+        if isinstance(function, str):
+            return self._versions.get(function) or self._version_by_prefix(function)
+        if isinstance(function, FunctionInfo):
+            return function.version
+        if isinstance(function, TaskNode):
+            return function.function.version()
+        if not callable(function):
+            raise DefinitionError(
+                f"a function is named by its name, by the version of its code or by itself, not by {function!r}"
+            )
+        return code_version(getattr(function, "fn", function))
+
+    def _version_by_prefix(self, text: str) -> str:
+        """A version by its first digits, as tables show it: `3f9c2a51`, or `resize 3f9c2a51`."""
+        digits = text.rpartition(" ")[2]
+        found = [version for version in self._records.functions if version.startswith(digits)]
+        return found[0] if len(digits) >= _FEWEST_DIGITS and len(found) == 1 else ""
 
     def _remember(self, key: tuple[object, ...], answer: Estimate) -> Estimate:
         if not 0 <= answer < math.inf:
@@ -210,11 +303,11 @@ class PredictionsProvider:
         self._answers[key] = answer
         return answer
 
-    def _model(self, quantity: Quantity, function: str = "") -> Model | None:
+    def _model(self, quantity: Quantity, function: FunctionName | None = None) -> Model | None:
         """What the estimator learned of a quantity; None if nothing was measured."""
-        key = (quantity, self._versions.get(function, "") if function else "")
+        key = (quantity, "" if function is None else self._version(function))
         if key not in self._models:
-            self._models[key] = self._fitted(*key) if key[1] or not function else None
+            self._models[key] = self._fitted(*key) if key[1] or function is None else None
         return self._models[key]
 
     def _fitted(self, quantity: Quantity, version: str) -> Model | None:
@@ -234,13 +327,35 @@ def _scaling(*, memory_exponent: float | None = None, size_exponent: float | Non
     return Scaling(memory_exponent=memory_exponent, size_exponent=size_exponent)
 
 
+def _check_made_of(records: object, estimator: object) -> None:
+    if not isinstance(records, Records):
+        raise DefinitionError(
+            f"predictions are made from Records, as History.load gives them, not from {type(records).__name__}: "
+            "Records(workflow=…).with_series(series_of([TaskRun(…), …])) makes some"
+        )
+    if estimator is not None and (isinstance(estimator, type) or not callable(getattr(estimator, "fit", None))):
+        raise DefinitionError(
+            f"estimator=… must be an object with a name and fit(samples, quantity), not {estimator!r}"
+        )
+
+
+def _check_resources(resources: object) -> None:
+    if not isinstance(resources, Resources):
+        raise DefinitionError(f"resource_config must be Resources(cpus=…, memory_mb=…), not {resources!r}")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a real number, NumPy's included; True is none."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
 def _checked(size: float, name: str) -> float:
-    if not 0 <= size < math.inf:
+    if not is_number(size) or not 0 <= size < math.inf:
         raise DefinitionError(f"{name} must be a finite number that is not negative, not {size!r}")
     return float(size)
 
 
 def _checked_exponent(exponent: float | None, name: str) -> float | None:
-    if exponent is not None and not 0 <= exponent < math.inf:
+    if exponent is not None and not (is_number(exponent) and 0 <= exponent < math.inf):
         raise DefinitionError(f"{name} must be a finite number that is not negative, or None, not {exponent!r}")
     return exponent

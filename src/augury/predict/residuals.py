@@ -45,7 +45,7 @@ class ResidualQuantiles:
         if count < 3:
             self.mean_factor = math.exp(self._shift)
         else:
-            self.mean_factor = float(np.mean(np.exp(np.clip(left_out - centre, -30, 30) + self._shift)))
+            self.mean_factor = float(np.mean(np.exp(np.clip(residuals, -30, 30))))
 
     def at(self, fraction: float) -> float:
         """The residual that this fraction does not exceed; never falls with the fraction."""

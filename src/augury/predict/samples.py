@@ -5,9 +5,9 @@ Here stored records become clean numbers, for every estimator alike: what is not
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,7 @@ class Samples:
         memory_mb: The memory of the worker.
         cpus: Its virtual CPUs.
         cpu_share: Processor time by run time; NaN if not known.
+        sized: Whether any of the sizes was recorded; if not, they are 0.
         subject: What these are, in words: `same function`.
         unit: What one of them is called: `run`.
     """
@@ -69,6 +70,7 @@ class Samples:
     memory_mb: Floats
     cpus: Floats
     cpu_share: Floats
+    sized: bool = True
     subject: str = "same function"
     unit: str = "run"
 
@@ -90,7 +92,7 @@ class Samples:
         """Make samples from plain numbers; a single number stands for a column of it."""
         count = len(values)
         columns = {"values": values, "sizes": sizes, "memory_mb": memory_mb, "cpus": cpus, "cpu_share": cpu_share}
-        arrays = {
+        arrays: dict[str, Any] = {
             name: np.ascontiguousarray(np.broadcast_to(np.asarray(column, dtype=np.float64), count))
             for name, column in columns.items()
         }
@@ -104,7 +106,7 @@ class Samples:
         if sized.all():
             return kept
         usual = float(np.median(kept.sizes[sized])) if sized.any() else 0.0
-        return kept.with_columns(sizes=np.where(sized, kept.sizes, usual))
+        return replace(kept, sizes=np.where(sized, kept.sizes, usual), sized=bool(sized.any()))
 
     def where(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> "Samples":
         """Some of them: those that a mask or indices choose."""
@@ -158,9 +160,20 @@ def _cpu_share(table: dict[str, Floats]) -> Floats:
 def _oldest_first(ended_s: Sequence[Floats]) -> npt.NDArray[np.intp]:
     """The order in which to read rows of several series.
 
-    If some times are missing, or tell nothing, series are read abreast: each is in order by itself.
+    A time that is missing lies between those of its neighbours in the series. If times tell nothing, series are read
+    abreast: each is in order by itself.
     """
-    times = np.concatenate(ended_s)
-    if not np.isfinite(times).all() or times.min() == times.max():
-        times = np.concatenate([(np.arange(len(one)) + 0.5) / len(one) for one in ended_s])
-    return np.argsort(times, kind="stable")
+    known = np.concatenate([one[np.isfinite(one)] for one in ended_s])
+    if not len(known) or known.min() == known.max():
+        times = [(np.arange(len(one)) + 0.5) / len(one) for one in ended_s]
+    else:
+        times = [_completed(one, float(known.min()), float(known.max())) for one in ended_s]
+    return np.argsort(np.concatenate(times), kind="stable")
+
+
+def _completed(times: Floats, first: float, last: float) -> Floats:
+    """Times of one series without gaps; if none is known, evenly spread."""
+    known, places = np.isfinite(times), np.arange(len(times))
+    if not known.any():
+        return first + (last - first) * (places + 0.5) / len(times)
+    return np.interp(places, places[known], times[known])

@@ -24,6 +24,7 @@ from augury.metrics.records import Records, Series, part_of_run
 MOST_SOURCES = 4
 """How many other workflows are asked for what one does not know itself."""
 
+_MOST_LISTED = 10
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
@@ -125,8 +126,16 @@ class History:
         return self._store.list()
 
     def forget(self, workflow: str) -> bool:
-        """Remove the records of a workflow; whether there were any. What others learned from it stays theirs."""
-        return self._store.remove([workflow]) > 0
+        """Remove the records of a workflow; whether there were any. What others learned from it stays theirs.
+
+        Args:
+            workflow: Its name or fingerprint, or the label that lists show if only one has it.
+
+        Raises:
+            DefinitionError: Several workflows have that label.
+        """
+        _check_name(workflow)
+        return self._store.remove([self._called(workflow) or workflow]) > 0
 
     def prune(self, *, older_than_s: float | None = None, keep: int | None = None, now_s: float | None = None) -> int:
         """Remove the records of workflows that have not run for long; returns of how many.
@@ -161,14 +170,18 @@ class History:
 
         Args:
             target: A path, or a file that is open for text.
-            workflow: Of which workflow; by default of all.
+            workflow: Of which workflow, by its name, fingerprint or label; by default of all.
 
         Returns:
             The number of records.
+
+        Raises:
+            DefinitionError: There is no such workflow, or several have that label.
         """
+        chosen = self._chosen(workflow)
         count = 0
         with _target(target) as file:
-            for records in self._each(workflow):
+            for records in self._each(chosen):
                 file.writelines(lines_of(records))
                 count += len(records)
         return count
@@ -195,9 +208,12 @@ class History:
         """What is known of functions, as a table for each workflow.
 
         Args:
-            workflow: Of which workflow; by default of all.
+            workflow: Of which workflow, by its name, fingerprint or label; by default of all.
+
+        Raises:
+            DefinitionError: There is no such workflow, or several have that label.
         """
-        tables = [summary_table(records, _summaries(records)) for records in self._each(workflow)]
+        tables = [summary_table(records, _summaries(records)) for records in self._each(self._chosen(workflow))]
         return "\n\n".join(tables) if tables else f"no records in {self.address}"
 
     def close(self) -> None:
@@ -256,10 +272,33 @@ class History:
         self._store.update(more.workflow, change, [subject for subject in subjects if subject not in known])
         return count
 
-    def _each(self, workflow: str | None) -> Iterator[Records]:
-        """The records of one workflow or of all, one after another: together they may not fit into memory."""
-        for name in [entry.workflow for entry in self.workflows()] if workflow is None else [workflow]:
+    def _each(self, workflows: Iterable[str]) -> Iterator[Records]:
+        """The records of workflows, one after another: together they may not fit into memory."""
+        for name in workflows:
             yield from self._store.load([name]).values()
+
+    def _chosen(self, workflow: str | None) -> list[str]:
+        """The workflow of that name or label, or all."""
+        if workflow is None:
+            return [entry.workflow for entry in self.workflows()]
+        _check_name(workflow)
+        found = self._called(workflow)
+        if found is None:
+            known = [entry.label or entry.workflow for entry in self.workflows()]
+            listed = ", ".join(known[:_MOST_LISTED]) + (", …" if len(known) > _MOST_LISTED else "")
+            raise DefinitionError(f"no workflow {workflow!r} in {self.address}; there is {listed or 'none at all'}")
+        return [found]
+
+    def _called(self, workflow: str) -> str | None:
+        """The workflow of that name, or else the only one of that label; None if there is none."""
+        if self._store.load([workflow]):
+            return workflow
+        found = [entry.workflow for entry in self.workflows() if entry.label == workflow]
+        if len(found) > 1:
+            raise DefinitionError(
+                f"{len(found)} workflows are labelled {workflow!r}; give the fingerprint of one: {', '.join(found)}"
+            )
+        return found[0] if found else None
 
 
 def open_history(where: str | PathLike[str] | None = None) -> History:
@@ -292,6 +331,11 @@ def open_history(where: str | PathLike[str] | None = None) -> History:
         )
     store: HistoryStore = importlib.import_module("augury.metrics.history.shared").RedisStore(where)
     return History(store)
+
+
+def _check_name(workflow: object) -> None:
+    if not isinstance(workflow, str):
+        raise DefinitionError(f"a workflow is named by a str, not by {workflow!r}")
 
 
 def _summaries(records: Records) -> Sequence[Summary]:
@@ -355,7 +399,9 @@ def _explained(file: object) -> Iterator[None]:
         raise DefinitionError(f"records are written to, and read from, a path or an open file, not {file!r}")
     try:
         yield
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise StorageError(f"cannot use {_name_of(file)!r} for records: {error.strerror or error}") from error
+    except ValueError as error:  # a name that no file can have
         raise StorageError(f"cannot use {_name_of(file)!r} for records: {error}") from error
 
 

@@ -70,6 +70,12 @@ def parse_lines(lines: Iterable[str | bytes], source: str) -> list[Records]:
             continue
         try:
             value = _parse(line, first=not found)
+        except msgspec.DecodeError as error:
+            if isinstance(error, msgspec.ValidationError):
+                raise DefinitionError(f"{source}, line {number}: {error}") from error
+            raise DefinitionError(
+                f"{source}, line {number} is no JSON, as History.export writes it: {error}"
+            ) from error
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError, DefinitionError) as error:
             raise DefinitionError(f"{source}, line {number}: {error}") from error
         if isinstance(value, Header):
@@ -80,12 +86,16 @@ def parse_lines(lines: Iterable[str | bytes], source: str) -> list[Records]:
 
 
 def _parse(line: str | bytes, *, first: bool) -> _Line:
-    fields: Any = msgspec.json.decode(line)
+    try:
+        fields: Any = msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        raise DefinitionError(f"this is not a line of JSON, as History.export writes them: {error}") from error
     if not isinstance(fields, dict):
         raise DefinitionError("this is no record, {…}")
     if fields.get("record") == "workflow" and fields.get("schema") != SCHEMA:
         raise DefinitionError(
-            f"these records are of version {fields.get('schema')}; this program reads version {SCHEMA}"
+            f"these records are of version {fields.get('schema')}; this program reads version {SCHEMA}: "
+            f'"schema":{SCHEMA}'
         )
     known = {name: value for name, value in fields.items() if value is not None}
     line_type: Any = _Line  # a union is no type to the checker

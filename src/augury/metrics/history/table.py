@@ -8,6 +8,7 @@ from typing import Protocol
 
 from augury.metrics.history.store import Entry
 from augury.metrics.records import Records
+from augury.observation import size
 
 _MOST_SHOWN = 10
 _LONGEST_NAME = 100
@@ -72,8 +73,8 @@ def summary_table(records: Records, summaries: Sequence[Summary]) -> str:
 
 def overview(address: str, entries: Sequence[Entry]) -> str:
     """What a store holds, in a few lines."""
-    size_mb = sum(entry.size_bytes for entry in entries) / 1e6
-    title = f"{len(entries):,} workflow{'' if len(entries) == 1 else 's'} in {address} ({size_mb:,.1f} MB)"
+    total = size(sum(entry.size_bytes for entry in entries))
+    title = f"{len(entries):,} workflow{'' if len(entries) == 1 else 's'} in {address} ({total})"
     rows = [
         (_called(entry.workflow, entry.label), f"{entry.runs:,}", _moment(entry.updated_s))
         for entry in entries[:_MOST_SHOWN]
