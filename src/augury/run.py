@@ -72,6 +72,7 @@ _log = logging.getLogger(__name__)
 _PROGRESS_S = 0.1
 _SETTLE_S = 2.0
 _RECORD_PATIENCE_S = 1.0
+_troubled: set[str] = set()  # addresses of histories that could not be written to
 _RECORD_S = 20.0  # after how long what was measured so far is kept; then after twice that, …
 _SETTLE_FAILED_S = 0.3  # workers that were stopped before they began have nothing to tell
 
@@ -501,7 +502,10 @@ class RunWatch:
                 inherit=self._kept_as == self._graph.fingerprint,
             )
         except Exception as error:  # noqa: BLE001 - whatever is wrong with history, the user has the result
-            _log.warning("what run %s taught could not be kept: %s", self._run_id, error)
+            # Once per process and history: it will not be another reason the next time.
+            level = logging.DEBUG if self._history.address in _troubled else logging.WARNING
+            _troubled.add(self._history.address)
+            _log.log(level, "what run %s taught could not be kept: %s", self._run_id, error)
 
     def _remove(self) -> None:
         self._coordination.remove()

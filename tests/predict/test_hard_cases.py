@@ -12,6 +12,7 @@ from augury.config import Resources
 from augury.dag.graph import FunctionInfo
 from augury.errors import DefinitionError
 from augury.metrics.records import Record, Records, TaskRun, Transfer, series_of
+from augury.predict import fit as fitting
 from augury.predict.drift import shifts
 from augury.predict.estimate import Estimate
 from augury.predict.estimator import NO_SCALING, Model, Scaling
@@ -293,3 +294,46 @@ def test_of_samples_equally_near_those_of_the_nearest_memory_size_are_taken() ->
 def test_samples_keep_whether_sizes_were_recorded() -> None:
     series = series_of([Transfer(direction="upload", resources=R, duration_s=1.0)])
     assert not samples_of(series, Quantity.UPLOAD, subject="uploads", unit="upload").sized
+
+
+# ── cross-validation ───────────────────────────────────────────────────────────────────────────────────────────
+
+MEMORY_SIZES = np.array([128.0, 256.0, 512.0, 1024.0, 2048.0, 3008.0])
+
+
+def mean_error_where_left_out(law: Callable[[float], float]) -> float:
+    """Each memory size is predicted from the others, in four histories."""
+    errors = []
+    for seed in range(4):
+        memory = np.repeat(MEMORY_SIZES, 5)
+        truth = np.array([law(mb) for mb in memory])
+        values = truth * np.exp(np.random.default_rng(seed).normal(0, 0.08, len(memory)))
+        for left_out in MEMORY_SIZES:
+            kept = memory != left_out
+            model = fit(Samples.of(values[kept], memory_mb=memory[kept]))
+            predicted = model.predict(0, Resources(memory_mb=int(left_out)), "median")
+            errors.append(abs(predicted / law(left_out) - 1))
+    return float(np.mean(errors))
+
+
+def test_laws_that_predict_what_was_left_out_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    def law(memory_mb: float) -> float:
+        return 1 + (300 / memory_mb) ** 2
+
+    chosen = mean_error_where_left_out(law)
+    judge = fitting._cross_validated
+
+    def without(*arguments: Any) -> Any:
+        bonus, error = judge(*arguments)
+        return np.zeros_like(bonus), error
+
+    monkeypatch.setattr(fitting, "_cross_validated", without)
+    assert chosen < 0.06
+    assert chosen < 0.8 * mean_error_where_left_out(law)
+
+
+@pytest.mark.parametrize(("cpus", "memory_mb"), [(0.5, 2048), (1, 512)])
+def test_the_prior_of_transfers_knows_that_small_workers_are_slow(cpus: float, memory_mb: int) -> None:
+    provider = PredictionsProvider(Records(workflow="w"))
+    slow = provider.predict_data_transfer_time("upload", 1e8, Resources(cpus=cpus, memory_mb=memory_mb), "median")
+    assert slow > 1.5 * provider.predict_data_transfer_time("upload", 1e8, Resources(), "median")
