@@ -337,3 +337,23 @@ def test_the_prior_of_transfers_knows_that_small_workers_are_slow(cpus: float, m
     provider = PredictionsProvider(Records(workflow="w"))
     slow = provider.predict_data_transfer_time("upload", 1e8, Resources(cpus=cpus, memory_mb=memory_mb), "median")
     assert slow > 1.5 * provider.predict_data_transfer_time("upload", 1e8, Resources(), "median")
+
+
+# ── sizes that hardly differ ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("base", [26, 1e4, 1e6, 1e8])
+@pytest.mark.parametrize("ratio", [1.02, 1.07, 1.5, 4.0])
+def test_sizes_that_hardly_differ_do_not_lead_astray(base: float, ratio: float) -> None:
+    rng = np.random.default_rng(0)
+    sizes = base * np.exp(rng.uniform(0, math.log(ratio), 64))
+    model = fit(Samples.of(0.2 * np.exp(rng.normal(0, 0.002, 64)), sizes=sizes, memory_mb=1024))
+    assert abs(model.quantiles.at(0.5)) < 0.05
+    for size in (base, base * ratio):
+        assert model.predict(size, R, "median") == pytest.approx(0.2, rel=0.06)
+    assert model.predict(10 * base * ratio, R, "median") < 2.0
+
+
+def test_the_size_of_a_number_says_nothing_of_large_inputs() -> None:
+    provider = provider_of(*[ran(0.2, input_bytes=26.0 + number % 3) for number in range(64)])
+    assert provider.predict_execution_time("resize", 1e6, R, "median") < 1.0

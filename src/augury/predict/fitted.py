@@ -236,8 +236,9 @@ def _axes(samples: Samples, expected: Expectation) -> tuple[str, ...]:
 
 def _fitted(samples: Samples, expected: Expectation, axis: str, pace: _Pace) -> FittedModel:
     """Fit once; and again, if that shows absurd samples or drift."""
-    usual, offset = _usual_size(samples.sizes, expected)
-    sizes = np.log((samples.sizes + offset) / (usual + offset))
+    seen_sizes = _told_apart(samples.sizes, expected)
+    usual, offset = _usual_size(seen_sizes, expected)
+    sizes = np.log((seen_sizes + offset) / (usual + offset))
     column = {"memory": samples.memory_mb, "cpus": samples.cpus}.get(axis, np.ones(len(samples)))
     resources = np.log(column)
     values = np.log(samples.values + expected.tiny)
@@ -274,6 +275,17 @@ def _fitted(samples: Samples, expected: Expectation, axis: str, pace: _Pace) -> 
         basis=f"{samples.subject}, {len(samples)} {samples.unit}{'s' if len(samples) != 1 else ''}"
         + (", recent ones differ" if moved.any() else ""),
     )
+
+
+def _told_apart(sizes: Floats, expected: Expectation) -> Floats:
+    """Sizes; all alike if they differ by so little that nothing can be learned from it, as those of numbers do."""
+    least, most = float(sizes.min()), float(sizes.max())
+    if expected.in_bytes and most <= _ALIKE_RATIO * least + _ALIKE_BYTES:
+        return np.full(len(sizes), float(np.median(sizes)))
+    return sizes
+
+
+_ALIKE_RATIO, _ALIKE_BYTES = 1.05, 256.0
 
 
 def _usual_size(sizes: Floats, expected: Expectation) -> tuple[float, float]:
