@@ -237,6 +237,18 @@ def test_numbers_of_numpy_are_numbers(size: Any) -> None:
     assert provider_of(ran(2.0)).predict_execution_time("resize", size, R, "median").n == 1
 
 
+def test_an_estimate_does_not_change() -> None:
+    estimate = provider_of(ran(2.0)).predict_execution_time("resize", 0, R, "median")
+    with pytest.raises(AttributeError, match="does not change"):
+        estimate.spread = 99.0
+
+
+@pytest.mark.parametrize("p", [np.int64(90), np.float32(90), 90, 90.0])
+def test_percentiles_may_be_numbers_of_numpy(p: Any) -> None:
+    provider = provider_of(*[ran(2.0 + number) for number in range(30)])
+    assert provider.predict_execution_time("resize", 0, R, Percentile(p)) == pytest.approx(28.9, rel=0.03)
+
+
 def test_a_provider_shows_what_it_knows() -> None:
     assert repr(provider_of(ran(2.0), ran(3.0), ran(1.0, "smooth"))) == (
         "PredictionsProvider(resize: 2 runs, smooth: 1 run)"

@@ -28,10 +28,12 @@ class Estimate(float):
     def __new__(cls, value: float, *, spread: float = 0.0, n: int = 0, basis: str = "prior") -> Self:
         """Take a value and its evidence."""
         estimate = super().__new__(cls, value)
-        estimate.spread = spread
-        estimate.n = n
-        estimate.basis = basis
+        for name, part in (("spread", spread), ("n", n), ("basis", basis)):
+            object.__setattr__(estimate, name, part)
         return estimate
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"an estimate does not change: {name}")
 
     @property
     def value(self) -> float:

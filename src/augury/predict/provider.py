@@ -22,7 +22,7 @@ from augury.predict.estimator import NO_SCALING, Estimator, Model, Scaling
 from augury.predict.fitted import FittedLaws, FittedModel
 from augury.predict.priors import prior_execution, prior_output, prior_peak, prior_startup, prior_transfer
 from augury.predict.samples import Floats, Quantity, samples_of
-from augury.predict.sla import SLA, Percentile
+from augury.predict.sla import SLA, Percentile, fraction_of
 
 PEAK_SLA = Percentile(95)
 """Peak memory is predicted at this percentile whatever the SLA: too little memory kills a task."""
@@ -170,8 +170,10 @@ class PredictionsProvider:
         self, task_name: FunctionName, input_sizes: Sequence[float] | Floats, resource_config: Resources, sla: SLA
     ) -> Floats:
         """What `predict_execution_time` predicts for many input sizes, as an array."""
+        fraction_of(sla)  # refuses what is none
+        _check_resources(resource_config)
         model = self._model(Quantity.EXECUTION, task_name)
-        sizes = np.asarray(input_sizes, dtype=np.float64)
+        sizes = np.atleast_1d(np.asarray(input_sizes, dtype=np.float64))
         if not np.all(np.isfinite(sizes) & (sizes >= 0)):
             raise DefinitionError("input_sizes must be finite numbers that are not negative")
         if isinstance(model, FittedModel):
@@ -350,9 +352,13 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def _checked(size: float, name: str) -> float:
-    if not is_number(size) or not 0 <= size < math.inf:
+    try:
+        number = float(size) if is_number(size) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not 0 <= number < math.inf:
         raise DefinitionError(f"{name} must be a finite number that is not negative, not {size!r}")
-    return float(size)
+    return number
 
 
 def _checked_exponent(exponent: float | None, name: str) -> float | None:

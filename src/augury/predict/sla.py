@@ -5,11 +5,11 @@ few are worse than. Percentiles are always those of *time* (or of size), never o
 """
 
 import math
+from numbers import Real
 from typing import Literal
 
 import msgspec
 
-from augury.config import is_positive
 from augury.errors import DefinitionError
 
 
@@ -30,8 +30,14 @@ class Percentile(msgspec.Struct, frozen=True, order=True):
     p: float
 
     def __post_init__(self) -> None:
-        if not is_positive(self.p) or self.p >= 100:
+        if not _is_percentage(self.p):
             raise DefinitionError(f"Percentile takes a number above 0 and below 100, not {self.p!r}")
+
+
+def _is_percentage(value: object) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, Real) and 0 < float(value) < 100
 
 
 SLA = Literal["average", "median"] | Percentile
