@@ -26,34 +26,47 @@ def graph_of(tasks: int, functions: int = 2) -> Graph:
     return Graph(infos, tuple(task % functions for task in range(tasks)), ((),) * tasks, (tasks - 1,))
 
 
-def new_recorder(
-    tasks: int = 100, *, functions: int = 2, enabled: bool = True, resources: Resources = RESOURCES
-) -> Recorder:
-    graph = graph_of(tasks, functions)
-    return Recorder(graph, resources, enabled=enabled, wall_clock=lambda: 1000.0, chance=Random(1).random)
+class Worker:
+    """A worker whose tasks need the processor all the time."""
 
-
-class Pace:
-    """How long tasks took so far."""
-
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self) -> None:
         self.ran = 0
-        self.ran_s = 0.0
-        recorder.follow(lambda: self.ran_s / self.ran if self.ran else 0.0)
+        self.used_s = 0.0
 
-    def count(self, duration_s: float) -> None:
+    def run(self, recorder: Recorder, task: int, duration_s: float) -> bool:
+        """A task runs; whether it was measured."""
+        measured = run(recorder, task, duration_s, self.used_s)
         self.ran += 1
-        self.ran_s += duration_s
+        self.used_s += duration_s
+        return measured
 
 
-def run_all(recorder: Recorder, durations_s: Sequence[float]) -> list[bool]:
+def new_recorder(
+    tasks: int = 100,
+    *,
+    functions: int = 2,
+    enabled: bool = True,
+    resources: Resources = RESOURCES,
+    worker: Worker | None = None,
+) -> Recorder:
+    worker = worker or Worker()
+    recorder = Recorder(
+        graph_of(tasks, functions),
+        resources,
+        enabled=enabled,
+        wall_clock=lambda: 1000.0,
+        cpu_clock=lambda: worker.used_s,
+        chance=Random(1).random,
+    )
+    recorder.follow(lambda: worker.ran)
+    return recorder
+
+
+def run_all(durations_s: Sequence[float], functions: int = 2) -> list[bool]:
     """Tasks run one after the other; which of them were measured."""
-    pace = Pace(recorder)
-    measured = []
-    for task, duration_s in enumerate(durations_s):
-        measured.append(run(recorder, task, duration_s, pace.ran_s))
-        pace.count(duration_s)
-    return measured
+    worker = Worker()
+    recorder = new_recorder(len(durations_s), functions=functions, worker=worker)
+    return [worker.run(recorder, task, duration_s) for task, duration_s in enumerate(durations_s)]
 
 
 def run(recorder: Recorder, task: int, duration_s: float, now_s: float = 50.0) -> bool:
@@ -69,6 +82,7 @@ def measure(recorder: Recorder, task: int, work: Callable[[], object]) -> TaskRu
     """Something is done as a task; what was measured."""
     measured = recorder.begin(task, 0.0, 0.0, 0.0)
     assert measured is not None
+    measured.loaded(0.0)
     work()
     recorder.end(task, measured, execution_s=1.0, upload_s=0.0, output_bytes=0)
     (series,) = taken(recorder).values()
@@ -91,6 +105,7 @@ def test_a_task_run_is_recorded_with_everything_that_was_measured() -> None:
     recorder = new_recorder()
     measured = recorder.begin(4, 50.0, 49.25, 0.5)
     assert measured is not None
+    measured.loaded(0.0)
     measured.input_bytes = 10
     recorder.end(4, measured, execution_s=2.0, upload_s=0.125, output_bytes=20)
     (series,) = taken(recorder).values()
@@ -107,9 +122,7 @@ def test_loading_a_function_is_told_apart_from_running_it() -> None:
     recorder = new_recorder()
     measured = recorder.begin(0, 0.0, 0.0, 0.0)
     assert measured is not None
-    begun_cpu_s = measured.used.cpu_s
     measured.loaded(0.75)
-    assert measured.used.cpu_s > begun_cpu_s
     recorder.end(0, measured, execution_s=2.0, upload_s=0.0, output_bytes=0)
     (record,) = taken(recorder)[Kind.TASK, "f0"].records()
     assert isinstance(record, TaskRun)
@@ -164,49 +177,52 @@ def test_a_wait_that_cannot_be_true_is_marked_as_unknown() -> None:
 
 
 def test_the_first_runs_of_each_function_are_measured_however_short() -> None:
-    measured = run_all(new_recorder(), [0.0] * 100)
+    measured = run_all([0.0] * 100)
     assert measured[:32] == [True] * 32
     assert sum(measured[32:]) <= 1
 
 
 def test_of_very_many_functions_not_each_is_measured() -> None:
-    measured = run_all(new_recorder(10_000, functions=1000), [1e-6] * 10_000)
+    measured = run_all([1e-6] * 10_000, functions=1000)
     assert measured[:64] == [True] * 64
     assert sum(measured[64:]) < 30
 
 
 def test_a_function_that_takes_long_is_measured_each_time_among_many_that_do_not() -> None:
-    recorder = new_recorder(20_000, functions=100)
-    lengths = [0.008 if task % 100 == 3 else 1e-6 for task in range(20_000)]
-    measured = run_all(recorder, lengths)
+    measured = run_all([0.045 if task % 100 == 3 else 1e-6 for task in range(20_000)], functions=100)
     assert all(was for task, was in enumerate(measured) if task % 100 == 3)
     assert sum(was for task, was in enumerate(measured) if task % 100 != 3) < 1000
 
 
 def test_long_tasks_are_all_measured() -> None:
-    assert all(run_all(new_recorder(), [0.006] * 100))
+    assert all(run_all([0.041] * 100))
 
 
-def test_measuring_takes_half_a_hundredth_of_the_time_of_short_tasks() -> None:
-    # Five seconds of tasks pay for 25 ms of measuring: 1,000 measurements, beside the first ones.
-    assert sum(run_all(new_recorder(20_000), [250e-6] * 20_000)) == pytest.approx(1032, rel=0.1)
+def test_measuring_takes_a_small_share_of_the_time_of_short_tasks() -> None:
+    # Forty seconds of tasks pay for 40 ms of measuring: 1,000 measurements, beside the first ones.
+    assert sum(run_all([2e-3] * 20_000)) == pytest.approx(1032, rel=0.1)
+
+
+def test_time_without_the_processor_does_not_pay_for_measuring() -> None:
+    recorder = new_recorder(5000)
+    measured = [run(recorder, task, 1e-3, now_s=task * 1e-3) for task in range(5000)]
+    assert sum(measured[32:]) <= 5 + 5  # about one after each second, by the clock
 
 
 def test_whether_a_run_is_measured_does_not_depend_on_how_long_it_takes() -> None:
-    lengths = [200e-6 if task % 7 else 2e-3 for task in range(40_000)]
-    measured = run_all(new_recorder(40_000), lengths)
-    chosen = [length for length, was in zip(lengths, measured, strict=True) if was]
-    share = sum(length > 1e-3 for length in chosen) / len(chosen)
+    lengths = [800e-6 if task % 7 else 8e-3 for task in range(40_000)]
+    chosen = [length for length, was in zip(lengths, run_all(lengths), strict=True) if was]
+    share = sum(length > 4e-3 for length in chosen) / len(chosen)
     assert share == pytest.approx(1 / 7, abs=0.04)
 
 
 def test_tasks_that_become_long_are_soon_measured_again() -> None:
-    measured = run_all(new_recorder(500), [0.0] * 300 + [0.02] * 200)
-    assert sum(measured[300:]) > 150
+    measured = run_all([0.0] * 300 + [0.1] * 200)
+    assert sum(measured[300:]) > 15
 
 
 def test_a_function_whose_tasks_become_short_is_no_longer_measured_each_time() -> None:
-    measured = run_all(new_recorder(30_000), [0.006] * 20 + [1e-6] * 29_980)
+    measured = run_all([0.041] * 20 + [1e-6] * 29_980)
     assert sum(measured[1000:]) < 300
 
 
@@ -276,6 +292,7 @@ def test_beside_another_task_the_peak_is_not_known() -> None:
     recorder = new_recorder(resources=Resources(cpus=2, memory_mb=512))
     first = recorder.begin(0, 0.0, 0.0, 0.0)
     assert first is not None
+    first.loaded(0.0)
     assert math.isnan(measure(recorder, 1, lambda: None).peak_mb)
     recorder.end(0, first, execution_s=1.0, upload_s=0.0, output_bytes=0)
     (series,) = taken(recorder).values()

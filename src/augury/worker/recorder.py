@@ -4,10 +4,11 @@ Measuring must cost next to nothing, however short tasks are, so not every run o
 
 - the first few runs of each function are, of all functions together so many at most;
 - runs of a function that takes long enough for it not to matter (`_WORTH_S`) always are;
-- of the others, as many as a small share of the time that tasks take pays for. Chance decides before a task begins, so
-  that short ones and long ones are equally likely to be measured, in whatever pattern they come: how many tasks
-  are passed over until the next one is drawn beforehand. If meanwhile tasks have become long, they are not all passed
-  over: after some time the next one is measured in any case.
+- of the others, as many as a small share of the worker's processor time pays for (not of its time: many workers may
+  share a processor, and each second of theirs would pay). Chance decides before a task begins, so that short ones and
+  long ones are equally likely to be measured, in whatever pattern they come: how many tasks are passed over until the
+  next one is drawn beforehand. If meanwhile tasks have become long, they are not all passed over: after some time
+  the next one is measured in any case.
 
 What waits to be sent is bounded, too: see `Spread`.
 """
@@ -26,13 +27,13 @@ from augury.config import Resources
 from augury.dag.graph import Graph
 from augury.metrics.records import COLUMNS, RUN_ROWS, SCHEMA, Batch, Circumstances, Kind, Series, Spread, pack_row
 
-_SHARE: Final = 0.005
-"""Which part of the time of tasks may go into measuring them."""
-_COST_S: Final = 25e-6
-"""What it takes to measure one task."""
+_SHARE: Final = 0.001
+"""Which part of the processor time may go into measuring."""
+_COST_S: Final = 40e-6
+"""What it takes to measure one task, as rarely as it is done."""
 _WORTH_S: Final = _COST_S / _SHARE
 """From how long on a task is worth measuring every time."""
-_PATIENCE_S: Final = 4 * _WORTH_S
+_PATIENCE_S: Final = 1.0
 """After how long the next task is measured, however many were to be passed over."""
 _FIRST_IN_ALL: Final = 64
 """How many tasks are measured whatever they take, all functions together."""
@@ -50,7 +51,7 @@ class Measurement:
         queue_s: As in `TaskRun`; likewise `dependency_s`, `load_s` and `input_bytes`.
         waited_s: How long its thread had waited for constants before it began.
         resets_peak: Whether the peak of memory is measured anew from its beginning.
-        used: What the worker had used when it began.
+        used: What the worker had used when it began; None before that.
     """
 
     __slots__ = ("_used", "dependency_s", "input_bytes", "load_s", "queue_s", "resets_peak", "used", "waited_s")
@@ -62,7 +63,7 @@ class Measurement:
         self.input_bytes = math.nan
         self.waited_s = 0.0
         self.resets_peak = resets_peak
-        self.used = used()
+        self.used: _Used | None = None
         self._used = used
 
     def loaded(self, load_s: float) -> None:
@@ -80,6 +81,7 @@ class Recorder:
         enabled: Whether anything is measured at all.
         first: How many runs of each function are measured whatever they take.
         wall_clock: What tells when something happened.
+        cpu_clock: How much processor time this process has used.
         chance: Gives numbers from 0 to 1.
     """
 
@@ -91,6 +93,7 @@ class Recorder:
         enabled: bool = True,
         first: int = 16,
         wall_clock: Callable[[], float] = time.time,
+        cpu_clock: Callable[[], float] = time.process_time,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._graph = graph
@@ -103,9 +106,11 @@ class Recorder:
         self._first = first
         self._first_in_all = max(first, _FIRST_IN_ALL)
         self._took = [(0, 0.0)] * len(graph.functions)  # runs of each function that were measured, and their time
-        self._to_pass_over = 0
+        self._to_pass_over = int(chance() * _FARTHEST)
         self._due_s = math.inf
-        self._pace_s: Callable[[], float] = float
+        self._count: Callable[[], int] = int
+        self._cpu_clock = cpu_clock
+        self._began_cpu_s = cpu_clock()
         self._chance = chance
         self._lock = threading.Lock()
         self._tables: dict[tuple[Kind, int], Spread[list[float]]] = {}  # by kind and, for tasks, function
@@ -114,9 +119,9 @@ class Recorder:
 
     # Tasks
 
-    def follow(self, pace_s: Callable[[], float]) -> None:
-        """From now on ask this how long tasks take here, on average."""
-        self._pace_s = pace_s
+    def follow(self, count: Callable[[], int]) -> None:
+        """From now on ask this how many tasks ran here."""
+        self._count = count
 
     def begin(self, task: int, now_s: float, ready_s: float, fetch_s: float) -> Measurement | None:
         """A task is about to run: measure it, or None if this one is not to be measured.
@@ -148,7 +153,7 @@ class Recorder:
 
     def _draw_distance(self) -> int:
         """How many tasks to pass over until the next one is measured, if each is measured with the same chance."""
-        chance = self._pace_s() / _WORTH_S
+        chance = (self._cpu_clock() - self._began_cpu_s) / max(1, self._count()) / _WORTH_S
         if chance >= 1:
             return 0
         if chance <= 1 / _FARTHEST:
@@ -166,7 +171,8 @@ class Recorder:
         leaves: bool = False,
     ) -> None:
         """A task that is being measured has returned; `leaves`: its output may be stored later."""
-        used, before = self._used(), measurement.used
+        used = self._used()
+        before = measurement.used or used
         # With children that were waited for meanwhile counts the largest that there ever was: one cannot tell.
         children_mb = used.children_mb if used.children_s > before.children_s else 0.0
         row = [

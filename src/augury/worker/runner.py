@@ -103,7 +103,7 @@ class Runner:
         self._working: dict[int, tuple[float, m.Run]] = {}  # executor threads that run a task: since when, and which
         self._over: m.Leave | None = None
         self._recorder = recorder
-        recorder.follow(lambda: self._state.pace_s)
+        recorder.follow(lambda: self._ran)
         self._values = Values(code.view, coordination, objects, recorder)
         self._outlet = Outlet(self._send_printed, time.monotonic)
         self._cursor = "0"
