@@ -22,7 +22,7 @@ from augury.worker.failure import platform_failure
 from augury.worker.recorder import Recorder
 from augury.worker.runner import Runner
 
-_MEASURED, _LEAST_MEASURED = 32, 2
+_MEASURED, _LEAST_MEASURED = 16, 2
 
 
 class _Process:
