@@ -168,7 +168,8 @@ def test_large_arguments_are_inputs_and_their_way_is_no_execution(client: Client
 
 def test_cold_and_warm_starts_are_recorded(folder: Path) -> None:
     cloud = Emulation(cold_start=Constant(0.2), warm_start=Constant(0.05))
-    with Client(platform=Embedded(slots=2, emulation=cloud), observers=[], history=folder) as client:
+    # With one slot the second start waits until the first worker is free, and then finds it warm.
+    with Client(platform=Embedded(slots=1, emulation=cloud), observers=[], history=folder) as client:
         client.compute([nothing(1)], name="starts")
         client.compute([nothing(2)], name="starts")
     starts = {one.state: one for one in records(folder, "starts") if isinstance(one, Startup)}
