@@ -176,7 +176,14 @@ def leftovers(platform: EmbeddedPlatform) -> list[str]:
 def groups_of(folder: Path) -> list[str]:
     """The control groups of the platform with this folder."""
     name = folder.name.removeprefix("augury-")
-    return [str(path) for path in Path("/sys/fs/cgroup").rglob(f"augury-platform-{name}")]
+    # Not `rglob`: groups of other platforms may go while it looks.
+    walk = os.walk("/sys/fs/cgroup")
+    return [
+        os.path.join(folder, found)
+        for folder, inner, _ in walk
+        for found in inner
+        if found == f"augury-platform-{name}"
+    ]
 
 
 @cache
