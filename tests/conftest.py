@@ -1,8 +1,14 @@
-"""Tests keep what runs teach to themselves."""
+"""What all tests share: a history of their own, and a Redis where one is needed."""
 
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from augury.storage.redis_client import RedisClient
+from augury.storage.server import RedisServer
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -11,3 +17,20 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AUGURY_STATE_DIR", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    folder = Path(tempfile.mkdtemp(prefix="redis-test-"))
+    with RedisServer(folder) as server:
+        yield server
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def redis(redis_server: RedisServer) -> Iterator[RedisClient]:
+    """Commands to an empty Redis, beside what is tested."""
+    client = RedisClient(redis_server.address)
+    client.command("FLUSHALL")
+    yield client
+    client.close()

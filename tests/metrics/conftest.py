@@ -1,7 +1,5 @@
 """Three stores of one protocol: every test that takes `store` or `open_store` is held to all of them."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,24 +11,6 @@ from augury.metrics.history.memory import MemoryStore
 from augury.metrics.history.shared import RedisStore
 from augury.metrics.history.store import HistoryStore
 from augury.storage.redis_client import RedisClient
-from augury.storage.server import RedisServer
-
-
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[RedisServer]:
-    folder = Path(tempfile.mkdtemp(prefix="history-test-"))
-    with RedisServer(folder) as server:
-        yield server
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def redis(redis_server: RedisServer) -> Iterator[RedisClient]:
-    """Commands to an empty Redis, beside what is tested."""
-    client = RedisClient(redis_server.address)
-    client.command("FLUSHALL")
-    yield client
-    client.close()
 
 
 class OpenStore(Protocol):

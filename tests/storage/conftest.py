@@ -36,23 +36,6 @@ def short_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[RedisServer]:
-    folder = Path(tempfile.mkdtemp(prefix="storage-test-"))
-    with RedisServer(folder) as server:
-        yield server
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def redis(redis_server: RedisServer) -> Iterator[RedisClient]:
-    """Commands to an empty Redis, beside what is tested."""
-    client = RedisClient(redis_server.address)
-    client.command("FLUSHALL")
-    yield client
-    client.close()
-
-
 @pytest.fixture
 def redis_storage(redis_server: RedisServer, redis: RedisClient) -> Iterator[RedisStorage]:
     storage = RedisStorage(StorageConfig(redis=redis_server.address, ttl_s=1000))
