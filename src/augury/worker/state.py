@@ -141,11 +141,6 @@ class WorkerState:
         return bool(self._queue)
 
     @property
-    def pace_s(self) -> float:
-        """How long tasks that ran here took, on average."""
-        return self._timed_s / self._timed if self._timed else 0.0
-
-    @property
     def suspending(self) -> bool:
         """Whether `Suspend` still holds: nothing has come since.
 
@@ -489,7 +484,7 @@ class WorkerState:
         """Whether what is queued here would take longer than a worker takes to start."""
         if not (self._queue and self._running):
             return False
-        pace_s = max(self._running_s, self.pace_s)
+        pace_s = max(self._running_s, self._timed_s / self._timed if self._timed else 0.0)
         return pace_s * len(self._queue) > self.view.start_s * self.resources.task_slots
 
     def _hand_on(self) -> None:
