@@ -24,7 +24,7 @@ import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -199,14 +199,14 @@ class Series(msgspec.Struct, frozen=True, array_like=True):
         """The measurements, one by one."""
         of = self.of
         for row in struct.iter_unpack(f"<{len(COLUMNS[of.kind])}d", self.rows):
-            values = dict(zip(COLUMNS[of.kind], row, strict=True))
-            where = {"resources": of.resources, "platform": of.platform, "planner": of.planner}
+            fields: dict[str, Any] = dict(zip(COLUMNS[of.kind], row, strict=True))
+            fields |= {"resources": of.resources, "platform": of.platform, "planner": of.planner}
             if of.kind is Kind.TASK:
-                yield TaskRun(function=of.function, name=self.name, **where, **values)  # type: ignore[arg-type]
+                yield TaskRun(function=of.function, name=self.name, **fields)
             elif of.kind in (Kind.UPLOAD, Kind.DOWNLOAD):
-                yield Transfer(direction=of.kind.value, **where, **values)  # type: ignore[arg-type]
+                yield Transfer(**fields | {"direction": of.kind.value})
             else:
-                yield Startup(state=of.kind.value, **where, **values)  # type: ignore[arg-type]
+                yield Startup(**fields | {"state": of.kind.value})
 
 
 def row_bytes(kind: Kind) -> int:
@@ -340,8 +340,6 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     updated_s: float = 0.0
     schema: int = SCHEMA
 
-    _decoder: ClassVar[msgspec.msgpack.Decoder["Records"]]
-
     def __len__(self) -> int:
         return sum(map(len, self.series))
 
@@ -394,7 +392,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
         """
         try:
             version = msgspec.msgpack.decode(data, type=_Versioned).schema
-            records = cls._decoder.decode(data) if version == SCHEMA else None
+            records = _decoder.decode(data) if version == SCHEMA else None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DefinitionError) as error:
             raise DefinitionError(f"these are not the bytes of records: {error}") from error
         if records is None:
@@ -417,7 +415,7 @@ class _Versioned(msgspec.Struct):
     schema: int
 
 
-Records._decoder = msgspec.msgpack.Decoder(Records)  # noqa: SLF001 - of this module
+_decoder = msgspec.msgpack.Decoder(Records)
 
 
 def _joined(series: Iterable[Series]) -> list[Series]:
