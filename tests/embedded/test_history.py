@@ -19,6 +19,7 @@ from augury.metrics.history.store import Change
 from augury.metrics.records import Record, Records, Startup, TaskRun, Transfer
 from augury.storage.server import RedisServer
 from tests.embedded.conftest import Script
+from tests.embedded.impatient import PIPE
 
 MB = 1024 * 1024
 SMALL = Resources(cpus=1, memory_mb=512)
@@ -234,10 +235,18 @@ def test_a_cancelled_run_teaches_what_had_ended(client: Client, folder: Path, tm
     assert len(task_runs(folder, "cancelled", "rest")) == 1
 
 
-def test_a_worker_that_is_killed_has_sent_what_it_measured_before(folder: Path) -> None:
+def test_a_worker_that_is_killed_has_sent_what_it_measured_before(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    monkeypatch.setenv(PIPE, str(pipe))
+
     @task
     def die(_: Any) -> None:
-        time.sleep(1)  # long enough to be told of, many times over
+        told = 0
+        while told < 2:  # the first sending may have begun before this task; the second has what was measured until now
+            told += len(pipe.read_bytes())
         os.kill(os.getpid(), signal.SIGKILL)
 
     root = str(Path(__file__).parents[2])
