@@ -41,7 +41,8 @@ from augury.metrics.history.history import History
 from augury.metrics.history.history import open_history as history
 from augury.observation import RunReport
 from augury.observe.progress import default_observers
-from augury.plan.plan import Assignment, Plan, Planner
+from augury.plan.outlook import Planner
+from augury.plan.plan import Assignment, Plan
 from augury.plan.planners.uniform import UniformPlanner
 from augury.plan.planners.wukong import WukongPlanner
 from augury.predict.estimate import Estimate

@@ -8,7 +8,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from augury.client import current_client, make_plan
 from augury.dag.task import Function, TaskNode, TaskOptions
 from augury.errors import DefinitionError
-from augury.plan.plan import Plan, Planner
+from augury.plan.outlook import Planner
+from augury.plan.plan import Plan
 from augury.run import Run
 
 P = ParamSpec("P")

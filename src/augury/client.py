@@ -28,7 +28,8 @@ from augury.invoke.http_gateway import HttpGateway
 from augury.metrics.history.history import History, open_history
 from augury.metrics.records import Records
 from augury.observation import Observer
-from augury.plan.plan import Plan, Planner
+from augury.plan.outlook import Outlook, Planner
+from augury.plan.plan import Plan
 from augury.plan.planners.wukong import WukongPlanner
 from augury.run import Platform, Run, RunWatch
 from augury.storage.opening import load_driver, open_storage
@@ -290,7 +291,7 @@ def make_plan(outputs: Any, planner: Planner) -> Plan:
 
 
 def _planned(graph: Graph, planner: Planner) -> Plan:
-    plan: object = planner.plan(graph)
+    plan: object = planner.plan(graph, Outlook(graph))
     if not isinstance(plan, Plan):
         raise PlanError(f"the planner {planner.name} gave {plan!r}, which is not a Plan")
     return plan

@@ -20,7 +20,7 @@ from augury.client import Client, current_client, make_plan
 from augury.config import Resources
 from augury.dag.task import TaskOptions
 from augury.errors import DefinitionError
-from augury.plan.plan import Planner
+from augury.plan.outlook import Planner
 from augury.plan.planners import uniform, wukong
 from augury.predict.sla import Percentile
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from augury.config import Resources
 from augury.dag.graph import Graph, build_workflow
 from augury.errors import PlanError
-from augury.plan.plan import Planner
+from augury.plan.outlook import Planner
 from augury.plan.planners.uniform import UniformPlanner, cluster
 from augury.plan.planners.wukong import WukongPlanner
 from tests.plan.graphs import graph_of

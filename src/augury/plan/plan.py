@@ -1,20 +1,22 @@
 """A plan is data: the contract between planning and execution.
 
 For each task it says which worker runs it, with which resources, and which hints optimizations left for the
-workers. A task without a worker is *flexible*: workers decide at run time.
+workers. A task without a worker is *flexible*: workers decide at run time. Beside that stands what was predicted.
 
 Outside of memory a plan is a table of its distinct assignments and, for each task, an index into it: many
-tasks share an assignment, and 100,000 of them should not repeat it.
+tasks share an assignment, and 100,000 of them should not repeat it. Workers get it without what was predicted.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from augury.config import Resources
 from augury.dag.graph import Graph
 from augury.errors import DefinitionError, PlanError
+from augury.plan.hints import Hint, PreWarmHint
+from augury.plan.timeline import Simulation
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -36,24 +38,53 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     planner: str
     assignments: tuple[Assignment, ...]
     tasks: tuple[int, ...]
+    hints: dict[int, tuple[Hint, ...]] = {}
+    launch: tuple[PreWarmHint, ...] = ()
+    ranks: tuple[int, ...] = ()
+    policies: dict[str, bytes] = {}
+    predicted: Simulation | None = None
 
 
 _json = msgspec.json.Decoder(_Table)
 _msgpack = msgspec.msgpack.Decoder(_Table)
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Task → worker and resources, for one workflow.
+class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Task → worker, resources and hints, for one workflow; and what was predicted.
 
     Attributes:
         fingerprint: Of the workflow that it was made for.
         planner: The name of what made it.
         assignments: For each task, where it runs.
+        hints: What optimizations ask of workers, by task.
+        launch: What the client has started beside the first workers.
+        ranks: For each task its place among those that are ready on its worker: lower ones first. Empty: first
+            ready, first run.
+        policies: What interprets hints of the user's own optimizations, by name; pickled.
+        predicted: The run as it was expected to go; None if nobody asked.
+        graph: The workflow, for labels. It is not written, nor is `outlook`: the `Outlook` that the plan was made
+            with, for questions about it.
     """
 
     fingerprint: str
     planner: str
     assignments: tuple[Assignment, ...]
+    hints: Mapping[int, tuple[Hint, ...]] = {}
+    launch: tuple[PreWarmHint, ...] = ()
+    ranks: tuple[int, ...] = ()
+    policies: Mapping[str, bytes] = {}
+    predicted: Simulation | None = None
+    graph: Graph | None = None
+    outlook: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Plan):
+            return NotImplemented
+        mine, others = self._table(self.predicted), other._table(other.predicted)
+        return mine == others
+
+    def __hash__(self) -> int:
+        return hash((self.fingerprint, self.planner, self.assignments))
 
     def validate(self, graph: Graph) -> None:
         """Refuse a plan that does not fit a workflow.
@@ -68,6 +99,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             )
         if len(self.assignments) != len(graph):
             raise PlanError(f"the plan has {len(self.assignments)} assignments for {len(graph)} tasks")
+        if self.ranks and len(self.ranks) != len(graph):
+            raise PlanError(f"the plan has {len(self.ranks)} ranks for {len(graph)} tasks")
+        if self.hints and not 0 <= min(self.hints) <= max(self.hints) < len(graph):
+            raise PlanError(f"the plan has hints for tasks that the workflow does not have; it has {len(graph)}")
         resources: dict[int, Resources] = {}
         for task, assignment in enumerate(self.assignments):
             _validate_memory(graph, task, assignment.resources.memory_mb)
@@ -76,7 +111,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> str:
         """The plan as JSON; `from_json` reads it back."""
-        return msgspec.json.encode(self._table()).decode()
+        return msgspec.json.encode(self._table(predicted=self.predicted)).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Plan":
@@ -91,7 +126,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             raise PlanError(f"this is not a plan: {error}") from error
 
     def encode(self) -> bytes:
-        """The plan as bytes; `decode` reads it back."""
+        """What workers need of the plan, as bytes; `decode` reads it back."""
         return msgspec.msgpack.encode(self._table())
 
     @classmethod
@@ -106,7 +141,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         except (msgspec.MsgspecError, DefinitionError, UnicodeDecodeError) as error:
             raise PlanError(f"these are not the bytes of a plan: {error}") from error
 
-    def _table(self) -> _Table:
+    def _table(self, predicted: Simulation | None = None) -> _Table:
         by_identity: dict[int, int] = {}  # planners hand out the same object many times, and hashing one is slow
         by_value: dict[Assignment, int] = {}
         tasks = []
@@ -116,7 +151,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
                 index = by_value.setdefault(assignment, len(by_value))
                 by_identity[id(assignment)] = index
             tasks.append(index)
-        return _Table(self.fingerprint, self.planner, tuple(by_value), tuple(tasks))
+        return _Table(
+            self.fingerprint,
+            self.planner,
+            tuple(by_value),
+            tuple(tasks),
+            dict(self.hints),
+            self.launch,
+            self.ranks,
+            dict(self.policies),
+            predicted,
+        )
 
     @classmethod
     def _from_table(cls, table: _Table) -> "Plan":
@@ -126,6 +171,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             fingerprint=table.fingerprint,
             planner=table.planner,
             assignments=tuple(map(table.assignments.__getitem__, table.tasks)),
+            hints=table.hints,
+            launch=table.launch,
+            ranks=table.ranks,
+            policies=table.policies,
+            predicted=table.predicted,
         )
 
 
@@ -142,24 +192,6 @@ def _validate_worker(graph: Graph, task: int, worker: int, own: Resources, known
         raise PlanError(
             f"worker {worker} has {known[worker]} and, for {graph.label(task)}, {own}; a worker has one configuration"
         )
-
-
-class Planner(Protocol):
-    """What makes plans. Implement this to bring your own."""
-
-    @property
-    def name(self) -> str:
-        """How reports and records call it."""
-        ...
-
-    def plan(self, graph: Graph) -> Plan:
-        """Assign every task of a workflow.
-
-        Args:
-            graph: The workflow. Ids are dense and topological; `graph.info(task).memory_mb` is the least
-                memory that a task needs.
-        """
-        ...
 
 
 def fit_memory(resources: Resources, graph: Graph, tasks: Sequence[int]) -> Resources:

@@ -27,7 +27,8 @@ from augury.dag.graph import Graph, Workflow, build_workflow
 from augury.dag.program import LoadedProgram, encode
 from augury.dag.refs import fill
 from augury.errors import RunError, TaskFailed
-from augury.plan.plan import Plan, Planner
+from augury.plan.outlook import Outlook, Planner
+from augury.plan.plan import Plan
 from augury.plan.planners.wukong import WukongPlanner
 from augury.storage.memory import MemoryCoordination, MemoryObjects, MemoryStorage
 from augury.storage.protocols import CLIENT, Claim, RunEnded, RunSpec, Status, output_key
@@ -139,8 +140,10 @@ class VirtualPlatform:
             The run; its `result` has the shape of `outputs`.
         """
         workflow = build_workflow(outputs)
-        planned = plan if isinstance(plan, Plan) else (plan or WukongPlanner()).plan(workflow.graph)
-        run = self.run(workflow.graph, planned, _calls(workflow), duration_s=duration_s, size_bytes=size_bytes)
+        planned = (
+            plan if isinstance(plan, Plan) else (plan or WukongPlanner()).plan(workflow.graph, Outlook(workflow.graph))
+        )
+        run = self.run(graph, planned, _calls(workflow), duration_s=duration_s, size_bytes=size_bytes)
         result = fill(workflow.template, lambda ref: run.values[ref.task], lambda const: const)
         return replace(run, result=result)
 

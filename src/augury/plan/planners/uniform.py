@@ -18,6 +18,7 @@ from statistics import median
 from augury.config import Resources, is_whole
 from augury.dag.graph import Graph
 from augury.errors import PlanError
+from augury.plan.outlook import Outlook
 from augury.plan.plan import Assignment, Plan, fit_memory
 
 
@@ -50,7 +51,7 @@ class UniformPlanner:
         self.resources = Resources() if resources is None else resources
         self.max_clustering = max_clustering
 
-    def plan(self, graph: Graph) -> Plan:
+    def plan(self, graph: Graph, outlook: Outlook | None = None) -> Plan:
         """Assign every task to a worker, by the shape of the graph."""
         workers = cluster(graph, self.max_clustering)
         resources = fit_memory(self.resources, graph, range(len(graph)))

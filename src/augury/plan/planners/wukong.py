@@ -7,6 +7,7 @@ others; at a fan-in the one whose completion makes the task ready goes on.
 from augury.config import Resources
 from augury.dag.graph import Graph
 from augury.errors import PlanError
+from augury.plan.outlook import Outlook
 from augury.plan.plan import Assignment, Plan, fit_memory
 
 
@@ -33,7 +34,7 @@ class WukongPlanner:
             raise PlanError(f"WukongPlanner: resources must be Resources(cpus=…, memory_mb=…), not {resources!r}")
         self.resources = Resources() if resources is None else resources
 
-    def plan(self, graph: Graph) -> Plan:
+    def plan(self, graph: Graph, outlook: Outlook | None = None) -> Plan:
         """Assign every task to any worker of the configuration."""
         first_task = {function: task for task, function in reversed(list(enumerate(graph.function_of)))}
         by_function = {

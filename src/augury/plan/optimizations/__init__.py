@@ -1,0 +1,1 @@
+"""The optimizations that come with Augury, one module each: their planning halves."""

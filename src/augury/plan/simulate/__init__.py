@@ -1,0 +1,1 @@
+"""The simulator: how a run of a plan is expected to go."""
