@@ -98,9 +98,7 @@ class Outlook:
         graph = self.graph
         declared = [function.memory_mb or 0 for function in graph.functions]
         expected = self._of_all(self.predictions.peak_mb(graph), "peak_mb")
-        return [
-            max(declared[function], int(-(-mb // 1))) for function, mb in zip(graph.function_of, expected, strict=True)
-        ]
+        return [max(declared[of], math.ceil(mb)) for of, mb in zip(graph.function_of, expected, strict=True)]
 
     @cached_property
     def evidence(self) -> Sequence[Evidence]:

@@ -140,9 +140,8 @@ class VirtualPlatform:
             The run; its `result` has the shape of `outputs`.
         """
         workflow = build_workflow(outputs)
-        planned = (
-            plan if isinstance(plan, Plan) else (plan or WukongPlanner()).plan(workflow.graph, Outlook(workflow.graph))
-        )
+        graph = workflow.graph
+        planned = plan if isinstance(plan, Plan) else (plan or WukongPlanner()).plan(graph, Outlook(graph))
         run = self.run(graph, planned, _calls(workflow), duration_s=duration_s, size_bytes=size_bytes)
         result = fill(workflow.template, lambda ref: run.values[ref.task], lambda const: const)
         return replace(run, result=result)
