@@ -1,0 +1,435 @@
+"""One simulated run: a heap of what will happen, the counters in storage, and the platform's slots and environments.
+
+    claims ──▶ queue ──▶ slot ──▶ cold or warm start ──▶ join ──▶ tasks … reports ──▶ leave ──▶ environment kept warm
+
+Everything happens in the order of time, so whether a worker starts cold or warm is decided when it starts, by what
+is warm then. Costs about as many steps as there are tasks, reports and fetches: 10,000 tasks take a tenth of a second.
+"""
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from augury.config import Resources
+from augury.dag.graph import Graph
+from augury.errors import PlanError
+from augury.plan.model import PlatformModel
+from augury.plan.plan import Plan
+from augury.plan.simulate.worker import IS_STORED, JOIN, KEEP, SIZE, CONSUMERS, Worker
+
+_Outcome = tuple[Sequence[int], "list[Worker]", set[int], int, bool]
+"""Flexible tasks that became ready, workers to start, outputs to store first, live invocations, the run is over."""
+
+
+class Run:
+    """The state of one simulation, and its loop.
+
+    Attributes:
+        worker_of: For each task the index of its planned worker, -1 if it is flexible.
+        size: For each task the size of its output.
+        needs: For each task how many completions are counted for it in storage.
+        counted_s: For each task when storage counted its completion; infinite until then.
+        ready_at_s: For each task when the last completion that it needs was counted.
+        waits: For each planned task how many local inputs are to come, plus one for all foreign ones.
+        awaits: For each planned task whether its worker waits for foreign inputs.
+        place: For each task the worker that ran it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        execution_s: Callable[[Resources], Sequence[float]],
+        output_bytes: Sequence[float],
+        platform: PlatformModel,
+    ) -> None:
+        count = len(graph)
+        self.graph = graph
+        self.plan = plan
+        self.platform = platform
+        self.execution_s = execution_s
+        self.size = output_bytes
+        self.inline_bytes = platform.inline_bytes
+        self.resources_of = [assignment.resources for assignment in plan.assignments]
+        self._number_workers(plan)
+        self.has_flexible = -1 in self.worker_of
+        self.is_tight = self.has_flexible or len(self.tasks_of) > platform.concurrency
+        self.tracks_uses = self.is_tight
+        self.needs = self._count_needs()
+        self.is_sink = bytearray(count)
+        for sink in graph.sinks:
+            self.is_sink[sink] = 1
+        self.sinks_left = len(graph.sinks)
+        self.counts = [0] * count
+        self.counted_s = [math.inf] * count
+        self.count_times: dict[int, list[float]] = {}  # flexible task → when each completion was counted for it
+        self.ready_at_s = [math.inf] * count
+        self.waits = [0] * count
+        self.awaits = bytearray(count)
+        self.place: list[Worker | None] = [None] * count
+        self.ready_s = [0.0] * count
+        self.start_s = [-1.0] * count
+        self.execute_s = [0.0] * count
+        self.executed_s = [math.inf] * count
+        self.makespan_s = math.inf
+        self.now = 0.0
+        self.invocations: list[Worker] = []
+        self._heap: list[tuple[float, int, int, Worker, Any]] = []
+        self._number = 0
+        self._watches = 0
+        self._workers: list[Worker | None] = [None] * len(self.tasks_of)
+        self._suspended: dict[int, int] = {}  # planned worker → its attempt that gave its slot up
+        self._inboxes: dict[int, list[tuple[int, Sequence[int]]]] = {}  # of workers that are not there yet
+        self.live = 0
+        self.starting: dict[Worker, float] = {}
+        self._free = platform.concurrency
+        self._queue: deque[Worker] = deque()
+        self._abilities: dict[int, tuple[int, float, float, Sequence[float]]] = {}
+        self._warm: dict[Resources, list[float]] = {}
+        self._starts_under_way = 0
+        self.cold_starts = 0
+
+    def _number_workers(self, plan: Plan) -> None:
+        """Workers by dense indices in the order of their first task, whatever ids the plan gives them."""
+        indices: dict[int, int] = {}
+        self.worker_ids: list[int] = []
+        self.tasks_of: list[list[int]] = []
+        self.worker_of = worker_of = [-1] * len(plan.assignments)
+        for task, assignment in enumerate(plan.assignments):
+            worker = assignment.worker
+            if worker is None:
+                continue
+            index = indices.get(worker)
+            if index is None:
+                index = indices[worker] = len(self.tasks_of)
+                self.worker_ids.append(worker)
+                self.tasks_of.append([task])
+            else:
+                self.tasks_of[index].append(task)
+            worker_of[task] = index
+
+    def _count_needs(self) -> list[int]:
+        worker_of = self.worker_of
+        needs = []
+        for worker, deps in zip(worker_of, self.graph.deps, strict=True):
+            if worker < 0:
+                needs.append(len(deps))
+            else:
+                foreign = 0
+                for dep in deps:
+                    if worker_of[dep] != worker:
+                        foreign += 1
+                needs.append(foreign)
+        return needs
+
+    # The loop
+
+    def after(self, delay_s: float, kind: int, worker: Worker, what: Any = None) -> None:
+        """Have something happen to a worker later."""
+        self._number = number = self._number + 1
+        heapq.heappush(self._heap, (self.now + delay_s, number, kind, worker, what))
+
+    def at(self, time_s: float, kind: int, worker: Worker, what: Any = None) -> None:
+        """Have something happen to a worker at a moment."""
+        self._number = number = self._number + 1
+        heapq.heappush(self._heap, (time_s, number, kind, worker, what))
+
+    def watch(self, delay_s: float, kind: int, worker: Worker) -> None:
+        """Have a worker look later whether something has changed; by itself that brings nothing forward."""
+        self._watches += 1
+        self.after(delay_s, kind, worker, True)
+
+    def go(self) -> "Run":
+        """Let the run happen."""
+        self.invoke([worker for _, worker in sorted(self._initial_workers(), key=lambda entry: entry[0])], 0.0)
+        heap, pop, handlers = self._heap, heapq.heappop, self._HANDLERS
+        flexible = self.has_flexible
+        idle_turns = 0
+        while heap:
+            self.now, _, kind, worker, what = pop(heap)
+            if worker.over:
+                self._watches -= what is True
+                continue
+            if flexible:
+                worker.catch_up(self.now)
+            if what is None:
+                idle_turns = 0
+                handlers[kind](worker, self.now)
+            elif what is True:
+                self._watches -= 1
+                idle_turns += 1
+                handlers[kind](worker, self.now)
+                if self._watches == len(heap) and idle_turns > _IDLE_TURNS * (self._watches + 1):
+                    break
+            else:
+                idle_turns = 0
+                handlers[kind](worker, self.now, what)
+        if self.sinks_left:
+            raise PlanError("the simulated run makes no progress: its workers wait for each other")
+        return self
+
+    def _initial_workers(self) -> list[tuple[int, Worker]]:
+        """The workers that the client starts, each with its first task."""
+        roots = self.graph.roots
+        first: dict[int, int] = {}
+        for root in roots:
+            if self.worker_of[root] >= 0:
+                first.setdefault(self.worker_of[root], root)
+        workers = [(root, self._planned(index)) for index, root in first.items()]
+        flexible = [root for root in roots if self.worker_of[root] < 0]
+        workers += [(group[0], self._flexible(group, 0)) for group in self.group(flexible, self.platform.concurrency)]
+        for _, worker in workers:
+            self._claim(worker, -1)
+        return workers
+
+    def _planned(self, index: int) -> Worker:
+        tasks = self.tasks_of[index]
+        attempt = self._suspended.pop(index, 0) + 1
+        worker = Worker(self, index, tasks, self.resources_of[tasks[0]], attempt)
+        worker.inbox = self._inboxes.pop(index, [])
+        self._workers[index] = worker
+        return worker
+
+    def _flexible(self, tasks: list[int], generation: int) -> Worker:
+        worker = Worker(self, -1, tasks, self.resources_of[tasks[0]])
+        worker.generation = generation
+        return worker
+
+    def _claim(self, worker: Worker, cause: int) -> Worker:
+        worker.cause = cause
+        self.live += 1
+        self.starting[worker] = self.now
+        return worker
+
+    def group(self, tasks: Sequence[int], groups: int) -> list[list[int]]:
+        """Split tasks into about so many groups of neighbours, each of tasks that need the same resources."""
+        by_resources: dict[Resources, list[int]] = {}
+        resources_of = self.resources_of
+        for task in tasks:
+            by_resources.setdefault(resources_of[task], []).append(task)
+        result = []
+        for same in by_resources.values():
+            share = max(1, min(len(same), round(groups * len(same) / len(tasks))))
+            bounds = [len(same) * part // share for part in range(share + 1)]
+            result += [same[start:end] for start, end in pairwise(bounds)]
+        return result
+
+    # The platform
+
+    def abilities(self, resources: Resources) -> tuple[int, float, float, Sequence[float]]:
+        """Of workers with some resources: task slots, latency, bandwidth, and how long each task runs there."""
+        known = self._abilities.get(id(resources))
+        if known is None:
+            timing = self.platform.timing_of(resources)
+            run_s = self.execution_s(resources)
+            known = (resources.task_slots, timing.latency_s, timing.bandwidth_bytes_s, run_s)
+            self._abilities[id(resources)] = known  # by identity: plans share these values, and hashing them is slow
+        return known
+
+    def invoke(self, workers: Sequence[Worker], now: float) -> None:
+        """Start workers, in this order; what finds no slot waits for one."""
+        for worker in workers:
+            worker.asked_s = now
+            self._queue.append(worker)
+        self._fill(now)
+
+    def _fill(self, now: float) -> None:
+        while self._queue and self._free > 0:
+            worker = self._queue.popleft()
+            self._free -= 1
+            worker.granted_s = now
+            worker.cold = not self._take_warm(worker.resources, now)
+            timing = self.platform.timing_of(worker.resources)
+            if worker.cold:
+                self.cold_starts += 1
+                delay_s = timing.cold_start_s + timing.crowd_s * self._starts_under_way
+            else:
+                delay_s = timing.warm_start_s
+            self._starts_under_way += 1
+            worker.start_s = now + delay_s
+            self.invocations.append(worker)
+            self.at(worker.start_s + timing.latency_s / 2, JOIN, worker)
+
+    def _take_warm(self, resources: Resources, now: float) -> bool:
+        warm = self._warm.get(resources)
+        if warm is None:
+            given = self.platform.warm.get(resources, 0)
+            warm = self._warm[resources] = [0.0] * int(min(given, self.platform.concurrency))
+        if not warm:
+            return False
+        if now - warm.pop() <= self.platform.keep_alive_s:
+            return True
+        warm.clear()
+        return False
+
+    def joined(self, worker: Worker) -> int:
+        """A worker joins; it no longer counts as starting. Returns how many invocations there are."""
+        self.starting.pop(worker, None)
+        self._starts_under_way -= 1
+        return self.live
+
+    def left(self, worker: Worker, now: float, suspended: bool) -> None:
+        """An invocation has ended: its environment stays warm for a while, its slot goes to the next in line."""
+        self.live -= 1
+        if suspended:
+            self._suspended[worker.index] = worker.attempt
+            self._workers[worker.index] = None
+        self._free += 1
+        self._take_warm_list(worker.resources).append(now)
+        self._fill(now)
+
+    def _take_warm_list(self, resources: Resources) -> list[float]:
+        if resources not in self._warm:
+            given = self.platform.warm.get(resources, 0)
+            self._warm[resources] = [0.0] * int(min(given, self.platform.concurrency))
+        return self._warm[resources]
+
+    def somebody_waits(self, now: float) -> bool:
+        """Whether some worker has been starting for so long that it must be waiting for a slot."""
+        grace_s = self.platform.start_s
+        return any(since_s <= now - grace_s for since_s in self.starting.values())
+
+    # Storage
+
+    def apply(
+        self,
+        worker: Worker,
+        completions: Sequence[tuple[int, list[Any]]],
+        published: dict[int, float],
+        claims: Sequence[tuple[list[int], int]],
+        now: float,
+    ) -> _Outcome:
+        """A report reaches storage: count, wake, claim; as `augury.storage.run_state` does."""
+        if self.has_flexible:
+            return self._apply_among_flexible(worker, completions, published, claims, now)
+        counts, needs, inline_bytes = self.counts, self.needs, self.inline_bytes
+        ready: list[int] = []
+        for task, pending in completions:
+            if self.counted_s[task] <= now:
+                continue
+            self.counted_s[task] = now
+            if pending[SIZE] <= inline_bytes:
+                worker.stored_bytes += pending[SIZE]
+            if self.is_sink[task]:
+                self.sinks_left -= 1
+            for consumer in pending[CONSUMERS]:
+                counts[consumer] += 1
+                if counts[consumer] == needs[consumer]:
+                    ready.append(consumer)
+        started = self._wake(ready, completions, now) if ready else []
+        return (), started, set(), self.live, self._ended(now)
+
+    def _ended(self, now: float) -> bool:
+        if self.sinks_left:
+            return False
+        self.makespan_s = min(self.makespan_s, now)
+        return True
+
+    def _wake(self, ready: Sequence[int], completions: Sequence[tuple[int, list[Any]]], now: float) -> list[Worker]:
+        """Tell workers which tasks of theirs are ready; claims those that do not run."""
+        received: dict[int, list[int]] = {consumer: [] for consumer in ready}
+        last: dict[int, int] = {}
+        for task, pending in completions:
+            small = pending[SIZE] <= self.inline_bytes
+            for consumer in pending[CONSUMERS]:
+                mine = received.get(consumer)
+                if mine is not None:
+                    last[consumer] = task
+                    if small:
+                        mine.append(task)
+        started = []
+        for consumer in ready:
+            self.ready_at_s[consumer] = now
+            index = self.worker_of[consumer]
+            there = self._workers[index]
+            if there is None:
+                self._inboxes.setdefault(index, []).append((consumer, received[consumer]))
+                started.append(self._claim(self._planned(index), last[consumer]))
+            else:
+                there.inbox.append((consumer, received[consumer]))
+                there.wake()
+        return started
+
+    def _apply_among_flexible(
+        self,
+        worker: Worker,
+        completions: Sequence[tuple[int, list[Any]]],
+        published: dict[int, float],
+        claims: Sequence[tuple[list[int], int]],
+        now: float,
+    ) -> _Outcome:
+        ready: list[int] = []
+        counted = [entry for entry in completions if not self._is_held(entry) and self._count(entry, ready, now)]
+        refused: set[int] = set()
+        for entry in completions:
+            task, pending = entry
+            if not self._is_held(entry) or self.counted_s[task] <= now or task in refused:
+                continue
+            if self._may_be_held(task, pending):
+                self._count(entry, ready, now)
+            else:
+                refused.add(task)
+        mine = [task for task in ready if self.worker_of[task] < 0]
+        for task in mine:
+            self.ready_at_s[task] = now
+        kept = set(mine)
+        for _task, pending in counted:
+            small = pending[SIZE] <= self.inline_bytes
+            if small and not (not pending[KEEP] and pending[CONSUMERS] and kept.issuperset(pending[CONSUMERS])):
+                worker.stored_bytes += pending[SIZE]
+        woken = [task for task in ready if self.worker_of[task] >= 0]
+        started = self._wake(woken, counted, now) if woken else []
+        over = self._ended(now)
+        if not over:
+            cause = completions[-1][0] if completions else -1
+            started += [self._claim(self._flexible(group, generation), cause) for group, generation in claims]
+        worker.stored_bytes += sum(size for size in published.values() if size <= self.inline_bytes)
+        return mine, started, refused, self.live, over
+
+    def _is_held(self, entry: tuple[int, list[Any]]) -> bool:
+        task, pending = entry
+        wanted = pending[KEEP] or pending[CONSUMERS] or self.is_sink[task]
+        return bool(wanted and pending[SIZE] > self.inline_bytes and not pending[IS_STORED])
+
+    def _may_be_held(self, task: int, pending: list[Any]) -> bool:
+        return not (pending[KEEP] or self.is_sink[task]) and all(
+            self.worker_of[consumer] < 0 and self.counts[consumer] + 1 == self.needs[consumer]
+            for consumer in pending[CONSUMERS]
+        )
+
+    def _count(self, entry: tuple[int, list[Any]], ready: list[int], now: float) -> bool:
+        task, pending = entry
+        if self.counted_s[task] <= now:
+            return False
+        self.counted_s[task] = now
+        if self.is_sink[task]:
+            self.sinks_left -= 1
+        for consumer in pending[CONSUMERS]:
+            self.counts[consumer] += 1
+            if self.worker_of[consumer] < 0:
+                self.count_times.setdefault(consumer, []).append(now)
+            if self.counts[consumer] == self.needs[consumer]:
+                ready.append(consumer)
+        return True
+
+    _HANDLERS: ClassVar[tuple[Callable[..., None], ...]] = (
+        Worker.join,
+        Worker.began,
+        Worker.finished,
+        Worker.fetched,
+        Worker.stored,
+        Worker.applied,
+        Worker.reported,
+        Worker.flush_due,
+        Worker.read,
+        Worker.tick,
+        Worker.look,
+        Worker.ask,
+    )
+
+
+_IDLE_TURNS = 8
+"""How often workers may look round in vain, after everything else has ended, before the run counts as stuck."""
