@@ -44,7 +44,8 @@ def summary(run: Run) -> Simulation:
     order = {worker: place for place, worker in enumerate(run.invocations)}
     billed = [billed_s(worker, price) for worker in run.invocations]
     gb_seconds = math.fsum(
-        seconds * worker.resources.memory_mb / _MB_PER_GB for seconds, worker in zip(billed, run.invocations, strict=True)
+        seconds * worker.resources.memory_mb / _MB_PER_GB
+        for seconds, worker in zip(billed, run.invocations, strict=True)
     )
     requests = len(run.invocations)
     timeline = Timeline(
@@ -65,11 +66,9 @@ def summary(run: Run) -> Simulation:
         cost_usd=gb_seconds * price.usd_per_gb_s + requests * price.usd_per_request,
         moved_bytes=math.fsum(worker.fetched_bytes + worker.stored_bytes for worker in run.invocations),
         cold_starts=run.cold_starts,
-        critical_path=critical_path(run, timeline),
+        critical_path=critical_path(run, timeline.worker),
         timeline=timeline,
-        workers=tuple(
-            _times(run, worker, seconds) for worker, seconds in zip(run.invocations, billed, strict=True)
-        ),
+        workers=tuple(_times(run, worker, seconds) for worker, seconds in zip(run.invocations, billed, strict=True)),
     )
 
 
@@ -103,11 +102,11 @@ def _flexible_name(worker: Worker) -> str:
     return f"t{worker.tasks[0]}.{worker.generation}" if worker.generation else f"t{worker.tasks[0]}"
 
 
-def critical_path(run: Run, timeline: Timeline) -> tuple[int, ...]:
+def critical_path(run: Run, worker_of: Sequence[int]) -> tuple[int, ...]:
     """The tasks that decide when the run ends: from the last sink back to what each one waited for."""
     task = max(run.graph.sinks, key=lambda sink: run.counted_s[sink])
     path: dict[int, None] = {}
-    endings = _Endings(run, timeline)
+    endings = _Endings(run, worker_of)
     while task >= 0 and task not in path:
         path[task] = None
         task = _awaited(run, task, endings)
@@ -117,19 +116,19 @@ def critical_path(run: Run, timeline: Timeline) -> tuple[int, ...]:
 class _Endings:
     """For each worker, its tasks in the order in which they ended; made when it is asked for."""
 
-    def __init__(self, run: Run, timeline: Timeline) -> None:
+    def __init__(self, run: Run, worker_of: Sequence[int]) -> None:
         self._run = run
-        self._timeline = timeline
+        self._worker_of = worker_of
         self._tasks_on: dict[int, list[int]] = {}
         self._endings: dict[int, list[tuple[float, int]]] = {}
 
     def last_before(self, task: int) -> int:
         """The task on the same worker that ended last before this one had its turn; -1 if there is none."""
         run = self._run
-        worker = self._timeline.worker[task]
+        worker = self._worker_of[task]
         if worker not in self._endings:
             if not self._tasks_on:
-                for other, where in enumerate(self._timeline.worker):
+                for other, where in enumerate(self._worker_of):
                     self._tasks_on.setdefault(where, []).append(other)
             self._endings[worker] = sorted((run.executed_s[other], other) for other in self._tasks_on[worker])
         endings = self._endings[worker]

@@ -87,6 +87,7 @@ class Run:
         self.starting: dict[Worker, float] = {}
         self._free = platform.concurrency
         self._queue: deque[Worker] = deque()
+        self._known_resources: list[Resources] = []
         self._abilities: dict[int, tuple[int, float, float, Sequence[float]]] = {}
         self._warm: dict[Resources, list[float]] = {}
         self._starts_under_way = 0
@@ -226,7 +227,9 @@ class Run:
             timing = self.platform.timing_of(resources)
             run_s = self.execution_s(resources)
             known = (resources.task_slots, timing.latency_s, timing.bandwidth_bytes_s, run_s)
-            self._abilities[id(resources)] = known  # by identity: plans share these values, and hashing them is slow
+            # By identity: plans share these values, and hashing them is slow. Kept, so that no other gets the same.
+            self._abilities[id(resources)] = known
+            self._known_resources.append(resources)
         return known
 
     def invoke(self, workers: Sequence[Worker], now: float) -> None:
@@ -428,6 +431,7 @@ class Run:
         Worker.tick,
         Worker.look,
         Worker.ask,
+        Worker.arrived,
     )
 
 

@@ -22,7 +22,7 @@ FETCH_AHEAD = 16
 """How many tasks at most wait for inputs at once; as in the core."""
 
 # What may happen to a worker, in the order of `Worker.HANDLERS`.
-JOIN, BEGAN, FINISHED, FETCHED, STORED, APPLIED, REPORTED, FLUSH, READ, TICK, LOOK, ASK = range(12)
+JOIN, BEGAN, FINISHED, FETCHED, STORED, APPLIED, REPORTED, FLUSH, READ, TICK, LOOK, ASK, ARRIVED = range(13)
 
 SIZE, CONSUMERS, IS_STORED, KEEP = range(4)
 """The fields of what waits in an outbox."""
@@ -125,6 +125,11 @@ class Worker:
         if self.listening and not self.reading and not self.over:
             self.reading = True
             self.run.after(self.latency / 2, READ, self)
+
+    def arrived(self, now: float, event: tuple[int, Sequence[int]]) -> None:
+        """An event is put into the inbox."""
+        self.inbox.append(event)
+        self.wake()
 
     def read(self, now: float) -> None:
         """What is in the inbox arrives."""
@@ -336,7 +341,11 @@ class Worker:
         self.advance(now)
 
     def _note_stored(
-        self, completions: Sequence[tuple[int, list[Any]]], published: Iterable[int], ready: Sequence[int], refused: set[int]
+        self,
+        completions: Sequence[tuple[int, list[Any]]],
+        published: Iterable[int],
+        ready: Sequence[int],
+        refused: set[int],
     ) -> None:
         for task, pending in completions:
             if task in refused:
@@ -600,7 +609,9 @@ class Worker:
         if (self.running or self.blocked) and self.suspending:
             self.suspending = self.asked = False
         if self.sent is None:
-            if self.urgent or (not self.running and (self.outbox or self.publish or self.claims) and self._is_unreported()):
+            if self.urgent or (
+                not self.running and (self.outbox or self.publish or self.claims) and self._is_unreported()
+            ):
                 self._report()
             if (
                 not self.flushing
