@@ -72,6 +72,14 @@ def summary(run: Run) -> Simulation:
     )
 
 
+def outline(run: Run) -> tuple[float, float, int]:
+    """Makespan, cost and number of invocations of a simulated run: what a search compares."""
+    price = run.platform.price
+    gb_s = math.fsum([billed_s(worker, price) * worker.resources.memory_mb for worker in run.invocations]) / _MB_PER_GB
+    requests = len(run.invocations)
+    return run.makespan_s, gb_s * price.usd_per_gb_s + requests * price.usd_per_request, requests
+
+
 def billed_s(worker: Worker, price: Price) -> float:
     """How long an invocation is paid for: while it works, and if it starts cold while it starts."""
     since_s = worker.granted_s if worker.cold and price.start_billed else worker.start_s

@@ -49,6 +49,7 @@ class Run:
         count = len(graph)
         self.graph = graph
         self.plan = plan
+        self.ranks = plan.ranks
         self.platform = platform
         self.execution_s = execution_s
         self.size = output_bytes
@@ -83,6 +84,7 @@ class Run:
         self._workers: list[Worker | None] = [None] * len(self.tasks_of)
         self._suspended: dict[int, int] = {}  # planned worker → its attempt that gave its slot up
         self._inboxes: dict[int, list[tuple[int, Sequence[int]]]] = {}  # of workers that are not there yet
+        self.progress_s, self.busy_progress_s = self._pauses()
         self.live = 0
         self.starting: dict[Worker, float] = {}
         self._free = platform.concurrency
@@ -92,6 +94,17 @@ class Run:
         self._warm: dict[Resources, list[float]] = {}
         self._starts_under_way = 0
         self.cold_starts = 0
+
+    def _pauses(self) -> tuple[float, float]:
+        """How often busy workers look round: as the platform says, but not so often that it takes for ever."""
+        platform = self.platform
+        often_s = min(platform.progress_s, platform.start_s)
+        if not self.has_flexible:
+            return platform.progress_s, often_s
+        first = {id(resources): resources for resources in self.resources_of}
+        work_s = max([math.fsum(self.execution_s(resources)) for resources in first.values()])
+        least_s = work_s / (_MOST_LOOKS + 4 * len(self.graph))
+        return max(platform.progress_s, least_s), max(often_s, least_s)
 
     def _number_workers(self, plan: Plan) -> None:
         """Workers by dense indices in the order of their first task, whatever ids the plan gives them."""
@@ -434,6 +447,9 @@ class Run:
         Worker.arrived,
     )
 
+
+_MOST_LOOKS = 20_000
+"""How often workers look round in one run, about; and four times for each task."""
 
 _IDLE_TURNS = 8
 """How often workers may look round in vain, after everything else has ended, before the run counts as stuck."""

@@ -56,6 +56,7 @@ class Trials(Run):
     Attributes:
         makespan_s: Of the plan as it stands.
         gb_seconds: Of the plan as it stands; `cost_usd` likewise.
+        redone: How many tasks trials have simulated again: what they cost, by a measure that needs no clock.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Trials(Run):
         self._index_of = {worker: index for index, worker in enumerate(self._ids)}
         self._replays = True
         self._whole: Plan | None = None
+        self.redone = 0
 
     # What planners ask
 
@@ -119,6 +121,14 @@ class Trials(Run):
     def worker_with(self, task: int) -> int:
         """The worker that runs a task."""
         return self._ids[self.worker_of[task]]
+
+    def execution_of(self, task: int) -> float:
+        """How long a task runs where it is."""
+        return self.abilities(self._resources[self.worker_of[task]])[3][task]
+
+    def gb_s_of(self, worker: int) -> float:
+        """What a worker takes, in GiB-seconds."""
+        return max(0.0, self._gb_s[self._index_of[worker]])
 
     @property
     def critical_tasks(self) -> tuple[int, ...]:
@@ -254,6 +264,7 @@ class Trials(Run):
             _, index = heapq.heappop(heap)
             pending.discard(index)
             budget -= len(self.tasks_of[index])
+            self.redone += len(self.tasks_of[index])
             if budget < 0:
                 return self._simulate_whole()
             sink_s = max(sink_s, self._redo(index))
@@ -272,6 +283,7 @@ class Trials(Run):
     def _simulate_whole(self) -> Trial:
         """Workers answer each other too often for one at a time."""
         self._whole = self._changed_plan()
+        self.redone += len(self.graph)
         run = Run(self.graph, self._whole, self.execution_s, self.size, self.platform).go()
         gb_s = math.fsum(self._gb_s_of(worker) for worker in run.invocations)
         cost_usd = gb_s * self._price.usd_per_gb_s + len(run.invocations) * self._price.usd_per_request

@@ -7,10 +7,11 @@ runs random plans on both and compares. Whoever changes the core changes this to
 Lists indexed by task belong to the whole run (`Run`); a planned task lives on one worker, so they need no owner.
 """
 
+import heapq
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from augury.config import Resources
@@ -26,6 +27,42 @@ JOIN, BEGAN, FINISHED, FETCHED, STORED, APPLIED, REPORTED, FLUSH, READ, TICK, LO
 
 SIZE, CONSUMERS, IS_STORED, KEEP = range(4)
 """The fields of what waits in an outbox."""
+
+
+class RankedQueue:
+    """Ready tasks: what is next up first, then the lowest rank, and among equals the first in."""
+
+    def __init__(self, ranks: Sequence[int]) -> None:
+        self._ranks = ranks
+        self._front: deque[int] = deque()
+        self._heap: list[tuple[int, int, int]] = []
+        self._number_of: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._front) + len(self._heap)
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self._front
+        yield from (task for _, _, task in sorted(self._heap))
+
+    def append(self, task: int) -> None:
+        """Add a task in the order of ranks."""
+        number = self._number_of.setdefault(task, len(self._number_of))
+        heapq.heappush(self._heap, (self._ranks[task], number, task))
+
+    def appendleft(self, task: int) -> None:
+        """Add a task before all others."""
+        self._front.appendleft(task)
+
+    def popleft(self) -> int:
+        """Take the next task."""
+        return self._front.popleft() if self._front else heapq.heappop(self._heap)[2]
+
+    def drop(self, tasks: set[int]) -> None:
+        """Forget tasks."""
+        self._front = deque(task for task in self._front if task not in tasks)
+        self._heap = [entry for entry in self._heap if entry[2] not in tasks]
+        heapq.heapify(self._heap)
 
 
 class Worker:
@@ -59,7 +96,7 @@ class Worker:
         self.resources = resources
         self.attempt = attempt
         self.slots, self.latency, self.bandwidth, self.execution_s = run.abilities(resources)
-        self.queue: deque[int] = deque()
+        self.queue: deque[int] | RankedQueue = RankedQueue(run.ranks) if run.ranks and index >= 0 else deque()
         self.blocked: dict[int, set[int]] = {}
         self.fetching: set[int] = set()
         self.values: set[int] = set()
@@ -169,7 +206,10 @@ class Worker:
                 unblocked.append(task)
         for task in reversed(unblocked):
             del self.blocked[task]
-            self.queue.appendleft(task)
+            if isinstance(self.queue, RankedQueue):
+                self.queue.append(task)
+            else:
+                self.queue.appendleft(task)
         self.advance(now)
 
     def finished(self, now: float, task: int) -> None:
@@ -228,7 +268,7 @@ class Worker:
         """Go through the moments since the last event at which the worker looked how far it was, to no effect."""
         if now > self.tick_s:
             if self.running:
-                pause_s = self.run.platform.progress_s
+                pause_s = self.run.progress_s
                 missed = math.ceil((now - self.tick_s) / pause_s)
                 self.tick_s += missed * pause_s
                 self.running_s = self.tick_s - pause_s - min(self.since.values())
@@ -241,8 +281,7 @@ class Worker:
             return
         run = self.run
         if self.tick_s == math.inf:
-            platform = run.platform
-            self.tick_s = now + (min(platform.progress_s, platform.start_s) if self.queue else platform.progress_s)
+            self.tick_s = now + (min(run.progress_s, run.busy_progress_s) if self.queue else run.progress_s)
         if (self.queue or self.ran) and self.ticked != self.tick_s:
             self.ticked = self.tick_s
             run.at(self.tick_s, TICK, self)
@@ -513,11 +552,16 @@ class Worker:
         given = flexible[(len(flexible) + workers) // workers - 1 :]
         if not given:
             return
-        gone = set(given)
-        self.queue = deque(task for task in self.queue if task not in gone)
+        self._forget(set(given))
         self._claim(given, run.group(given, workers - 1), self.generation + 1)
         for task in given:
             self._release(run.graph.deps[task])
+
+    def _forget(self, tasks: set[int]) -> None:
+        if isinstance(self.queue, RankedQueue):
+            self.queue.drop(tasks)
+        else:
+            self.queue = deque(task for task in self.queue if task not in tasks)
 
     def _may_leave(self, task: int) -> bool:
         return all(dep not in self.unstored or self._leaves(dep) for dep in self.run.graph.deps[task])
