@@ -47,6 +47,8 @@ _SCHEDULE_S, _COARSEN_S, _SIMULATE_S = 10e-6, 20e-6, 25e-6
 _MANY = 3000
 """From how many tasks on the search runs on a coarser graph; and into how many clusters it is made."""
 _CLUSTERS = 1500
+_LITTLE = 1.001
+"""How much slower a run may be if that makes it cheaper, and time is what is wanted."""
 _STEPS = 400
 """How many times the search may ask for more time when there is no clock."""
 
@@ -154,6 +156,7 @@ class _Planning:
         wanted = self._objective.max_workers
         self._most_workers = most if wanted is None else min(most, wanted)
         self._candidates: list[tuple[Outcome, Plan]] = []
+        self._chosen: tuple[Outcome, Plan] | None = None
 
     # The way to a plan
 
@@ -168,6 +171,8 @@ class _Planning:
         return self._best()[1]
 
     def _best(self) -> tuple[Outcome, Plan]:
+        if self._chosen is not None:
+            return self._chosen
         return min(self._candidates, key=lambda candidate: self._objective.key(candidate[0]))
 
     def candidates(self) -> list[tuple[Outcome, Plan]]:
@@ -201,6 +206,8 @@ class _Planning:
         yield lambda: self._one_worker(strongest)
         yield lambda: self._spread(strongest, self._most_workers)
         yield lambda: self._packed(strongest, self._most_workers)
+        if weaker:
+            yield lambda: self._spread(weaker[0], self._most_workers)
         yield lambda: UniformPlanner(strongest).plan(self._graph, self._outlook)
         yield lambda: WukongPlanner(strongest).plan(self._graph, self._outlook)
         for resources in weaker:
@@ -265,31 +272,33 @@ class _Planning:
     # Search
 
     def _improve(self) -> None:
-        """Change the best plan step by step; those that name workers only."""
-        planned = [
-            candidate
-            for candidate in self._candidates
-            if _names_workers(candidate[1], self._outlook.platform.concurrency)
-        ]
-        planned.sort(key=lambda candidate: self._objective.key(candidate[0]))
-        for _, plan in planned[:1]:
-            if not self._time.is_left():
-                return
-            search = Search(
-                self._outlook.trials(plan),
-                self._objective,
-                self._configurations,
-                self._need_mb,
-                self._time.is_left,
-                self._most_workers,
-            )
-            if self._objective.weight > 0:
-                search.quicken()
-            limit_s = search.trials.makespan_s if self._objective.weight >= 1 else math.inf
-            if self._objective.deadline_s is not None:
-                limit_s = max(limit_s if limit_s < math.inf else 0.0, self._objective.deadline_s)
-            search.cheapen(limit_s * (1 + 1e-9))
-            self._try(search.trials.plan_now())
+        """Change the best plan step by step; one that names workers for all tasks."""
+        slots = self._outlook.platform.concurrency
+        planned = [candidate for candidate in self._candidates if _names_workers(candidate[1], slots)]
+        if not planned or not self._time.is_left():
+            return
+        objective = self._objective
+        best_s = self._best()[0].makespan_s
+        search = Search(
+            self._outlook.trials(min(planned, key=lambda candidate: objective.key(candidate[0]))[1]),
+            objective,
+            self._configurations,
+            self._need_mb,
+            self._time.is_left,
+            self._most_workers,
+        )
+        if objective.weight > 0:
+            search.quicken()
+        limit_s = math.inf
+        if objective.weight >= 1:  # a little slower for much cheaper, but not slower than any seed
+            limit_s = max(search.trials.makespan_s, min(best_s, search.trials.makespan_s * _LITTLE))
+        if objective.deadline_s is not None:
+            limit_s = max(limit_s if limit_s < math.inf else 0.0, objective.deadline_s)
+        search.cheapen(limit_s * (1 + 1e-9))
+        plan = search.trials.plan_now()
+        outcome = self._try(plan)
+        if objective.weight >= 1 and outcome.makespan_s <= limit_s * (1 + 1e-9) and not objective.excess(outcome):
+            self._chosen = (outcome, plan)
 
     def _search_large(self) -> None:
         """Of a large workflow: estimate first, then look closer while there is time.

@@ -63,9 +63,20 @@ class Search:
             return self.trials.makespan_s * (1 + 1e-9)
         return objective.deadline_s * (1 + 1e-9) if objective.deadline_s is not None else float("inf")
 
-    def _keep_if_better(self, trial: Trial, workers: int) -> bool:
+    def _keep_if_better(self, trial: Trial, workers: int, before: Outcome) -> bool:
         after = Outcome(trial.makespan_s, trial.cost_usd, workers)
-        if not self._objective.is_better(after, self.outcome):
+        if not self._objective.is_better(after, before):
+            return False
+        self.trials.accept(trial)
+        return True
+
+    def _keep_if_cheaper(self, trial: Trial, workers: int, before: Outcome, limit_s: float) -> bool:
+        after = Outcome(trial.makespan_s, trial.cost_usd, workers)
+        objective = self._objective
+        if 0 < objective.weight < 1 or objective.excess(before):
+            return self._keep_if_better(trial, workers, before)
+        is_cheaper = after.cost_usd < before.cost_usd * (1 - 1e-9) and after.makespan_s <= limit_s
+        if not is_cheaper or objective.excess(after):
             return False
         self.trials.accept(trial)
         return True
@@ -93,8 +104,9 @@ class Search:
             if not self._fits(tasks, worker, workers):
                 continue
             emptied = sum(set(trials.tasks_on(one)) <= set(tasks) for one in {trials.worker_with(t) for t in tasks})
+            before = self.outcome
             trial = trials.move(tasks, worker, self._limit_s())
-            if self._keep_if_better(trial, len(workers) + new - emptied):
+            if self._keep_if_better(trial, len(workers) + new - emptied, before):
                 failed.clear()
                 return True
             failed.add(mark)
@@ -169,8 +181,9 @@ class Search:
                     continue
                 if not self._go_on():
                     return changed
+                before = self.outcome
                 trial = trials.resize(worker, resources, limit_s)
-                if self._keep_if_better(trial, len(trials.workers)):
+                if self._keep_if_cheaper(trial, before.workers, before, limit_s):
                     changed = True
                     break
         return changed
@@ -189,8 +202,9 @@ class Search:
             for other in self._friends(worker, tasks):
                 if not self._fits(tasks, other, workers):
                     continue
+                before = self.outcome
                 trial = trials.move(tasks, other, limit_s)
-                if self._keep_if_better(trial, len(workers) - 1):
+                if self._keep_if_cheaper(trial, len(workers) - 1, before, limit_s):
                     changed = True
                     break
         return changed

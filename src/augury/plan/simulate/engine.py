@@ -8,6 +8,7 @@ from augury.config import Resources
 from augury.dag.graph import Graph
 from augury.plan.model import PlatformModel, Price
 from augury.plan.plan import Plan
+from augury.plan.simulate.hinted import Ping
 from augury.plan.simulate.run import Run
 from augury.plan.simulate.worker import Worker
 from augury.plan.timeline import Simulation, Timeline, WorkerTimes
@@ -47,7 +48,8 @@ def summary(run: Run) -> Simulation:
         seconds * worker.resources.memory_mb / _MB_PER_GB
         for seconds, worker in zip(billed, run.invocations, strict=True)
     )
-    requests = len(run.invocations)
+    gb_seconds += math.fsum([_ping_gb_s(ping, price) for ping in run.pings])
+    requests = len(run.invocations) + len(run.pings)
     timeline = Timeline(
         [order[worker] if worker is not None else -1 for worker in run.place],
         run.ready_s,
@@ -69,6 +71,7 @@ def summary(run: Run) -> Simulation:
         critical_path=critical_path(run, timeline.worker),
         timeline=timeline,
         workers=tuple(_times(run, worker, seconds) for worker, seconds in zip(run.invocations, billed, strict=True)),
+        duplicated=tuple(run.duplicated),
     )
 
 
@@ -76,14 +79,26 @@ def outline(run: Run) -> tuple[float, float, int]:
     """Makespan, cost and number of invocations of a simulated run: what a search compares."""
     price = run.platform.price
     gb_s = math.fsum([billed_s(worker, price) * worker.resources.memory_mb for worker in run.invocations]) / _MB_PER_GB
-    requests = len(run.invocations)
-    return run.makespan_s, gb_s * price.usd_per_gb_s + requests * price.usd_per_request, requests
+    gb_s += math.fsum([_ping_gb_s(ping, price) for ping in run.pings])
+    requests = len(run.invocations) + len(run.pings)
+    cost_usd = gb_s * price.usd_per_gb_s + requests * price.usd_per_request
+    return run.makespan_s, cost_usd, len(run.invocations)
+
+
+def _ping_gb_s(ping: Ping, price: Price) -> float:
+    """What it takes to have an environment made ready: its start, as far as that is billed."""
+    if not price.start_billed:
+        return 0.0
+    return _stepped(ping.end_s - ping.start_s, price) * ping.resources.memory_mb / _MB_PER_GB
 
 
 def billed_s(worker: Worker, price: Price) -> float:
     """How long an invocation is paid for: while it works, and if it starts cold while it starts."""
     since_s = worker.granted_s if worker.cold and price.start_billed else worker.start_s
-    duration_s = worker.end_s - since_s
+    return _stepped(worker.end_s - since_s, price)
+
+
+def _stepped(duration_s: float, price: Price) -> float:
     return math.ceil(duration_s / price.step_s - 1e-6) * price.step_s if price.step_s else duration_s
 
 

@@ -6,19 +6,22 @@ Everything happens in the order of time, so whether a worker starts cold or warm
 is warm then. Costs about as many steps as there are tasks, reports and fetches: 10,000 tasks take a tenth of a second.
 """
 
+import gc
 import heapq
 import math
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 from augury.config import Resources
 from augury.dag.graph import Graph
 from augury.errors import PlanError
 from augury.plan.model import PlatformModel
 from augury.plan.plan import Plan
-from augury.plan.simulate.worker import IS_STORED, JOIN, KEEP, SIZE, CONSUMERS, Worker
+from augury.plan.simulate.hinted import HintedWorker, Hints, Ping
+from augury.plan.simulate.worker import CONSUMERS, IS_STORED, JOIN, KEEP, PINGED, SIZE, Worker
 
 _Outcome = tuple[Sequence[int], "list[Worker]", set[int], int, bool]
 """Flexible tasks that became ready, workers to start, outputs to store first, live invocations, the run is over."""
@@ -54,10 +57,16 @@ class Run:
         self.execution_s = execution_s
         self.size = output_bytes
         self.inline_bytes = platform.inline_bytes
+        self.flush_s = platform.flush_s
+        self.patience_s = platform.start_s  # how long a start takes while there is room
         self.resources_of = [assignment.resources for assignment in plan.assignments]
         self._number_workers(plan)
+        self.hints = Hints(plan, graph, self.worker_of) if plan.hints else None
+        self._kind: Callable[..., Worker] = HintedWorker if plan.hints else Worker
+        self.duplicated: dict[int, None] = {}
+        self.pings: list[Ping] = []
         self.has_flexible = -1 in self.worker_of
-        self.is_tight = self.has_flexible or len(self.tasks_of) > platform.concurrency
+        self.is_tight = self.has_flexible or bool(plan.hints) or len(self.tasks_of) > platform.concurrency
         self.tracks_uses = self.is_tight
         self.needs = self._count_needs()
         self.is_sink = bytearray(count)
@@ -78,7 +87,7 @@ class Run:
         self.makespan_s = math.inf
         self.now = 0.0
         self.invocations: list[Worker] = []
-        self._heap: list[tuple[float, int, int, Worker, Any]] = []
+        self._heap: list[tuple[float, int, int, Any, Any]] = []
         self._number = 0
         self._watches = 0
         self._workers: list[Worker | None] = [None] * len(self.tasks_of)
@@ -98,7 +107,7 @@ class Run:
     def _pauses(self) -> tuple[float, float]:
         """How often busy workers look round: as the platform says, but not so often that it takes for ever."""
         platform = self.platform
-        often_s = min(platform.progress_s, platform.start_s)
+        often_s = min(platform.progress_s, self.patience_s)
         if not self.has_flexible:
             return platform.progress_s, often_s
         first = {id(resources): resources for resources in self.resources_of}
@@ -146,7 +155,7 @@ class Run:
         self._number = number = self._number + 1
         heapq.heappush(self._heap, (self.now + delay_s, number, kind, worker, what))
 
-    def at(self, time_s: float, kind: int, worker: Worker, what: Any = None) -> None:
+    def at(self, time_s: float, kind: int, worker: Worker | Ping, what: Any = None) -> None:
         """Have something happen to a worker at a moment."""
         self._number = number = self._number + 1
         heapq.heappush(self._heap, (time_s, number, kind, worker, what))
@@ -158,8 +167,22 @@ class Run:
 
     def go(self) -> "Run":
         """Let the run happen."""
-        self.invoke([worker for _, worker in sorted(self._initial_workers(), key=lambda entry: entry[0])], 0.0)
-        heap, pop, handlers = self._heap, heapq.heappop, self._HANDLERS
+        was_enabled = gc.isenabled()
+        gc.disable()  # much is made and nothing of it is garbage yet: looking for some takes a third of the time
+        try:
+            self.invoke([worker for _, worker in sorted(self._initial_workers(), key=lambda entry: entry[0])], 0.0)
+            for hint in self.plan.launch:
+                self.prewarm(hint.resources, hint.count, 0.0)
+            self._loop()
+        finally:
+            if was_enabled:
+                gc.enable()
+        if self.sinks_left:
+            raise PlanError("the simulated run makes no progress: its workers wait for each other")
+        return self
+
+    def _loop(self) -> None:
+        heap, pop, handlers = self._heap, heapq.heappop, HINTED if self.hints is not None else PLAIN
         flexible = self.has_flexible
         idle_turns = 0
         while heap:
@@ -170,20 +193,17 @@ class Run:
             if flexible:
                 worker.catch_up(self.now)
             if what is None:
-                idle_turns = 0
                 handlers[kind](worker, self.now)
-            elif what is True:
-                self._watches -= 1
-                idle_turns += 1
-                handlers[kind](worker, self.now)
-                if self._watches == len(heap) and idle_turns > _IDLE_TURNS * (self._watches + 1):
-                    break
-            else:
-                idle_turns = 0
+            elif what is not True:
                 handlers[kind](worker, self.now, what)
-        if self.sinks_left:
-            raise PlanError("the simulated run makes no progress: its workers wait for each other")
-        return self
+            else:
+                self._watches -= 1
+                handlers[kind](worker, self.now)
+                idle_turns += 1
+                if self._watches == len(heap) and idle_turns > _IDLE_TURNS * (self._watches + 1):
+                    return
+                continue
+            idle_turns = 0
 
     def _initial_workers(self) -> list[tuple[int, Worker]]:
         """The workers that the client starts, each with its first task."""
@@ -202,13 +222,13 @@ class Run:
     def _planned(self, index: int) -> Worker:
         tasks = self.tasks_of[index]
         attempt = self._suspended.pop(index, 0) + 1
-        worker = Worker(self, index, tasks, self.resources_of[tasks[0]], attempt)
+        worker = self._kind(self, index, tasks, self.resources_of[tasks[0]], attempt)
         worker.inbox = self._inboxes.pop(index, [])
         self._workers[index] = worker
         return worker
 
     def _flexible(self, tasks: list[int], generation: int) -> Worker:
-        worker = Worker(self, -1, tasks, self.resources_of[tasks[0]])
+        worker = self._kind(self, -1, tasks, self.resources_of[tasks[0]])
         worker.generation = generation
         return worker
 
@@ -270,16 +290,43 @@ class Run:
             self.at(worker.start_s + timing.latency_s / 2, JOIN, worker)
 
     def _take_warm(self, resources: Resources, now: float) -> bool:
+        """Take the environment that became free last, as platforms do; the others grow cold meanwhile."""
+        warm = self._still_warm(resources, now)
+        if warm:
+            warm.pop()
+            return True
+        return False
+
+    def _still_warm(self, resources: Resources, now: float) -> list[float]:
+        """The free environments that have not grown cold: when each became free, the last one last."""
         warm = self._warm.get(resources)
         if warm is None:
             given = self.platform.warm.get(resources, 0)
             warm = self._warm[resources] = [0.0] * int(min(given, self.platform.concurrency))
-        if not warm:
-            return False
-        if now - warm.pop() <= self.platform.keep_alive_s:
-            return True
-        warm.clear()
-        return False
+        if warm and now - warm[0] > self.platform.keep_alive_s:
+            del warm[: bisect_left(warm, now - self.platform.keep_alive_s)]
+        return warm
+
+    def prewarm(self, resources: Resources, count: int, now: float) -> None:
+        """Make as many environments as are missing to have `count` warm and free, as far as there are free slots."""
+        timing = self.platform.timing_of(resources)
+        for _ in range(min(count - len(self._still_warm(resources, now)), self._free)):
+            self._free -= 1
+            ping = Ping(self, resources, now)
+            self.pings.append(ping)
+            cold_s = timing.cold_start_s + timing.crowd_s * self._starts_under_way
+            self._starts_under_way += 1
+            self.at(now + cold_s, PINGED, ping)
+
+    def prewarmed(self, ping: Ping, now: float) -> None:
+        """An environment is ready: it is kept warm, and its slot is free again."""
+        self._starts_under_way -= 1
+        self._release(ping.resources, now)
+
+    def _release(self, resources: Resources, now: float) -> None:
+        self._free += 1
+        self._still_warm(resources, now).append(now)
+        self._fill(now)
 
     def joined(self, worker: Worker) -> int:
         """A worker joins; it no longer counts as starting. Returns how many invocations there are."""
@@ -293,19 +340,11 @@ class Run:
         if suspended:
             self._suspended[worker.index] = worker.attempt
             self._workers[worker.index] = None
-        self._free += 1
-        self._take_warm_list(worker.resources).append(now)
-        self._fill(now)
-
-    def _take_warm_list(self, resources: Resources) -> list[float]:
-        if resources not in self._warm:
-            given = self.platform.warm.get(resources, 0)
-            self._warm[resources] = [0.0] * int(min(given, self.platform.concurrency))
-        return self._warm[resources]
+        self._release(worker.resources, now)
 
     def somebody_waits(self, now: float) -> bool:
         """Whether some worker has been starting for so long that it must be waiting for a slot."""
-        grace_s = self.platform.start_s
+        grace_s = self.patience_s
         return any(since_s <= now - grace_s for since_s in self.starting.values())
 
     # Storage
@@ -335,8 +374,28 @@ class Run:
                 counts[consumer] += 1
                 if counts[consumer] == needs[consumer]:
                     ready.append(consumer)
+        if self.hints is not None:
+            self._announce(worker, [entry for entry in completions if self.counted_s[entry[0]] == now], now)
         started = self._wake(ready, completions, now) if ready else []
         return (), started, set(), self.live, self._ended(now)
+
+    def _announce(self, worker: Worker, counted: Sequence[tuple[int, list[Any]]], now: float) -> None:
+        """Tell those who watch them of completions."""
+        hints = self.hints
+        if hints is None:
+            return
+        for task, pending in counted:
+            if self.worker_of[task] >= 0 and self.worker_of[task] != worker.index:  # a duplicate was first
+                self.place[task] = worker
+                self.executed_s[task] = min(self.executed_s[task], now)
+            small = (task,) if pending[SIZE] <= self.inline_bytes else ()
+            for index in hints.others_watching(task, worker.index):
+                there = self._workers[index]
+                if there is None:
+                    self._inboxes.setdefault(index, []).append((-1 - task, small))
+                else:
+                    there.inbox.append((-1 - task, small))
+                    there.wake()
 
     def _ended(self, now: float) -> bool:
         if self.sinks_left:
@@ -396,6 +455,7 @@ class Run:
             small = pending[SIZE] <= self.inline_bytes
             if small and not (not pending[KEEP] and pending[CONSUMERS] and kept.issuperset(pending[CONSUMERS])):
                 worker.stored_bytes += pending[SIZE]
+        self._announce(worker, counted, now)
         woken = [task for task in ready if self.worker_of[task] >= 0]
         started = self._wake(woken, counted, now) if woken else []
         over = self._ended(now)
@@ -431,22 +491,31 @@ class Run:
                 ready.append(consumer)
         return True
 
-    _HANDLERS: ClassVar[tuple[Callable[..., None], ...]] = (
-        Worker.join,
-        Worker.began,
-        Worker.finished,
-        Worker.fetched,
-        Worker.stored,
-        Worker.applied,
-        Worker.reported,
-        Worker.flush_due,
-        Worker.read,
-        Worker.tick,
-        Worker.look,
-        Worker.ask,
-        Worker.arrived,
+
+def _handlers(kind: type[Worker]) -> tuple[Callable[..., None], ...]:
+    """What is called for each kind of happening, in the order of their numbers."""
+    return (
+        kind.join,
+        kind.began,
+        kind.finished,
+        kind.fetched,
+        kind.stored,
+        kind.applied,
+        kind.reported,
+        kind.flush_due,
+        kind.read,
+        kind.tick,
+        kind.look,
+        kind.ask,
+        kind.arrived,
+        HintedWorker.prewarm,
+        Ping.pinged,
+        HintedWorker.alarm,
+        HintedWorker.abandoned,
     )
 
+
+PLAIN, HINTED = _handlers(Worker), _handlers(HintedWorker)
 
 _MOST_LOOKS = 20_000
 """How often workers look round in one run, about; and four times for each task."""

@@ -28,7 +28,7 @@ from augury.errors import PlanError
 from augury.plan.model import PlatformModel
 from augury.plan.plan import Assignment, Plan
 from augury.plan.simulate.engine import billed_s, critical_path
-from augury.plan.simulate.run import Run
+from augury.plan.simulate.run import PLAIN, Run
 from augury.plan.simulate.worker import ARRIVED, JOIN, Worker
 
 _MB_PER_GB = 1024
@@ -112,22 +112,27 @@ class Trials(Run):
     @property
     def workers(self) -> Mapping[int, Resources]:
         """The workers of the plan as it stands, and what they have."""
+        self._take_back()
         return {self._ids[index]: self._resources[index] for index, tasks in enumerate(self.tasks_of) if tasks}
 
     def tasks_on(self, worker: int) -> Sequence[int]:
         """The tasks of a worker, ascending."""
+        self._take_back()
         return self.tasks_of[self._index_of[worker]]
 
     def worker_with(self, task: int) -> int:
         """The worker that runs a task."""
+        self._take_back()
         return self._ids[self.worker_of[task]]
 
     def execution_of(self, task: int) -> float:
         """How long a task runs where it is."""
+        self._take_back()
         return self.abilities(self._resources[self.worker_of[task]])[3][task]
 
     def gb_s_of(self, worker: int) -> float:
         """What a worker takes, in GiB-seconds."""
+        self._take_back()
         return max(0.0, self._gb_s[self._index_of[worker]])
 
     @property
@@ -220,6 +225,8 @@ class Trials(Run):
         values[place] = value
 
     def _take_back(self) -> None:
+        if not self._undo:
+            return
         self._whole = None
         for values, place, value in reversed(self._undo):
             values[place] = value
@@ -318,7 +325,7 @@ class Trials(Run):
                 heap.append((ready_at[task], self._number, ARRIVED, worker, (task, self._received(task))))
         heapq.heapify(heap)
         self.at(worker.start_s + worker.latency / 2, JOIN, worker)
-        pop, handlers = heapq.heappop, self._HANDLERS
+        pop, handlers = heapq.heappop, PLAIN
         while heap and not worker.over:
             self.now, _, kind, _, what = pop(heap)
             if what is None:

@@ -24,6 +24,7 @@ FETCH_AHEAD = 16
 
 # What may happen to a worker, in the order of `Worker.HANDLERS`.
 JOIN, BEGAN, FINISHED, FETCHED, STORED, APPLIED, REPORTED, FLUSH, READ, TICK, LOOK, ASK, ARRIVED = range(13)
+PREWARM, PINGED, ALARM, ABANDONED = range(13, 17)
 
 SIZE, CONSUMERS, IS_STORED, KEEP = range(4)
 """The fields of what waits in an outbox."""
@@ -131,13 +132,15 @@ class Worker:
             return
         join_s, needs, waits = self.join_s, run.needs, run.waits
         ready_at, deps = run.ready_at_s, run.graph.deps
+        begun_before = self.attempt > 1 or run.hints is not None  # tasks may be done: by an earlier attempt, or by others
         for task in self.tasks:
-            if self.attempt > 1 and run.counted_s[task] <= join_s:
+            if begun_before and run.counted_s[task] <= join_s:
                 self.counted.add(task)
+                run.waits[task] = run.awaits[task] = 0
                 continue
             self.remaining += 1
             foreign = needs[task] and ready_at[task] > join_s
-            if self.attempt > 1:
+            if begun_before:
                 local = sum(run.worker_of[dep] == self.index and run.counted_s[dep] > join_s for dep in deps[task])
             else:
                 local = len(deps[task]) - needs[task]
@@ -152,10 +155,29 @@ class Worker:
                 waits[task] = 0
                 self.queue.append(task)
                 run.ready_s[task] = now
-        if self.foreign:
+        if self._has_to_listen():
             self.listening = True
             self.wake()
+        self._note_began(now)
         self.advance(now)
+
+    def _has_to_listen(self) -> bool:
+        return self.foreign > 0
+
+    def _note_began(self, now: float) -> None:
+        """For workers that heed hints; `_note_started`, `_note_finished`, `_is_watched` and `_look_for_more` too."""
+
+    def _note_started(self, task: int, now: float) -> None:
+        pass
+
+    def _note_finished(self, task: int, now: float) -> None:
+        pass
+
+    def _is_watched(self, task: int) -> bool:
+        return False
+
+    def _look_for_more(self, now: float) -> None:
+        pass
 
     def wake(self) -> None:
         """Something was put into the inbox."""
@@ -172,21 +194,25 @@ class Worker:
         """What is in the inbox arrives."""
         self.reading = False
         inbox, self.inbox = self.inbox, []
-        run = self.run
         for task, received in inbox:
             if self.over:
                 return
-            if received:
-                self.values.update(received)
-                for dep in received:
-                    self.fetched_bytes += run.size[dep]
-                    if run.tracks_uses:
-                        self._drop_if_unused(dep)
-            if run.awaits[task] and run.worker_of[task] == self.index:
-                run.awaits[task] = 0
-                self.foreign -= 1
-                self._count_down(task, now)
+            self._ready(task, received, now)
             self.advance(now)
+
+    def _ready(self, task: int, received: Sequence[int], now: float) -> None:
+        """A planned task has every input that others produce; some come with the news."""
+        run = self.run
+        if received:
+            self.values.update(received)
+            for dep in received:
+                self.fetched_bytes += run.size[dep]
+                if run.tracks_uses:
+                    self._drop_if_unused(dep)
+        if run.awaits[task] and run.worker_of[task] == self.index:
+            run.awaits[task] = 0
+            self.foreign -= 1
+            self._count_down(task, now)
 
     def _count_down(self, task: int, now: float) -> None:
         waits = self.run.waits
@@ -218,12 +244,13 @@ class Worker:
         self.running -= 1
         self.ran += 1
         self.done += 1
-        run.executed_s[task] = now
         mine = run.worker_of[task]
         worker_of = run.worker_of
         self.values.add(task)
-        if mine >= 0:
-            self.remaining -= 1
+        if mine == self.index or mine < 0:
+            run.executed_s[task] = now
+            if mine >= 0:
+                self.remaining -= 1
         counted: list[int] = []
         if run.has_flexible:
             self._finished_among_flexible(task, mine, counted, now)
@@ -231,14 +258,17 @@ class Worker:
             for consumer in run.graph.dependents[task]:
                 if worker_of[consumer] != mine:
                     counted.append(consumer)
-                elif run.waits[consumer]:
+                elif mine == self.index and run.waits[consumer]:
                     self._count_down(consumer, now)
-            if counted or run.is_sink[task]:
-                self.outbox[task] = [run.size[task], counted, False, False]
+            watched = run.hints is not None and self._is_watched(task)
+            if counted or watched or run.is_sink[task]:
+                self.outbox[task] = [run.size[task], counted, False, watched]
             if run.tracks_uses:
-                self.unstored[task] = run.size[task] if counted or run.is_sink[task] else 0.0
+                self.unstored[task] = run.size[task] if counted or watched or run.is_sink[task] else 0.0
                 self._release(run.graph.deps[task])
                 self._drop_if_unused(task)
+        if run.hints is not None:
+            self._note_finished(task, now)
         self.advance(now)
 
     def stored(self, now: float, task: int) -> None:
@@ -421,18 +451,21 @@ class Worker:
             if worker >= 0:
                 if worker != mine:
                     counted.append(consumer)
-                elif run.waits[consumer]:
+                elif mine == self.index and run.waits[consumer]:
                     self._count_down(consumer, now)
+            elif run.hints is not None and task in run.hints.owners_watch:
+                counted.append(consumer)
             elif len(deps[consumer]) == 1:
                 ours.append(consumer)
             elif self._gather(consumer):
                 gathered.append(consumer)
             else:
                 counted.append(consumer)
-        size = run.size[task] if self._leaves(task) else 0.0
+        watched = run.hints is not None and self._is_watched(task)
+        size = run.size[task] if watched or self._leaves(task) else 0.0
         self.unstored[task] = size
-        if counted or run.is_sink[task]:
-            self.outbox[task] = [size, counted, False, False]
+        if counted or watched or run.is_sink[task]:
+            self.outbox[task] = [size, counted, False, watched]
         settled = self._withdraw(gathered) if gathered else ()
         if ours or gathered:
             self._adopt(sorted(ours + gathered), now)
@@ -540,7 +573,7 @@ class Worker:
         if not (self.queue and self.running):
             return False
         pace_s = max(self.running_s, self.timed_s / self.timed if self.timed else 0.0)
-        return pace_s * len(self.queue) > self.run.platform.start_s * self.slots
+        return pace_s * len(self.queue) > self.run.patience_s * self.slots
 
     def _hand_on(self) -> None:
         room = self.run.platform.concurrency - self.live
@@ -596,7 +629,7 @@ class Worker:
         self.watching = False
         if self.over:
             return
-        start_s = self.run.platform.start_s
+        start_s = self.run.patience_s
         waited_s = 0.0 if self.idle_since < 0 else now - self.idle_since
         if waited_s >= start_s * 0.999 and self.run.starting:
             self._waited_long(now)
@@ -637,7 +670,7 @@ class Worker:
             self.idle_since = now
         if not self.watching:
             self.watching = True
-            self.run.watch(self.run.platform.start_s, LOOK, self)
+            self.run.watch(self.run.patience_s, LOOK, self)
 
     def _is_idle(self) -> bool:
         return not (
@@ -650,21 +683,28 @@ class Worker:
         """After every event: run what can run, tell what must be told, end when there is nothing left."""
         if self.queue:
             self._start_tasks(now)
-        if (self.running or self.blocked) and self.suspending:
+        if self.run.hints is not None:
+            self._look_for_more(now)
+        if self.sent is None and (self.outbox or self.urgent or self.publish or self.claims):
+            self._report_or_wait()
+        run = self.run
+        if run.is_tight:
+            self._advance_among_many(now)
+        elif not (self.running or self.remaining or self.outbox or self.sent or self.storing):
+            self._leave(now)
+
+    def _report_or_wait(self) -> None:
+        """Report at once if nothing runs, and else soon: more may be finished by then."""
+        if self.urgent or (not self.running and self._is_unreported()):
+            self._report()
+        if not self.flushing and self.sent is None and self._is_unreported():
+            self.flushing = True
+            self.run.after(self.run.flush_s, FLUSH, self)
+
+    def _advance_among_many(self, now: float) -> None:
+        """The same where tasks are flexible, or slots are few."""
+        if self.suspending and (self.running or self.blocked):
             self.suspending = self.asked = False
-        if self.sent is None:
-            if self.urgent or (
-                not self.running and (self.outbox or self.publish or self.claims) and self._is_unreported()
-            ):
-                self._report()
-            if (
-                not self.flushing
-                and self.sent is None
-                and (self.outbox or self.publish or self.claims)
-                and self._is_unreported()
-            ):
-                self.flushing = True
-                self.run.after(self.run.platform.flush_s, FLUSH, self)
         if self._is_idle():
             if self.suspending and not self.asked:
                 self.asked = True
@@ -672,10 +712,8 @@ class Worker:
             elif not self.remaining and not self.claims:
                 self._leave(now)
                 return
-        run = self.run
-        if run.is_tight:
-            self._watch_idleness(now)
-        if run.has_flexible:
+        self._watch_idleness(now)
+        if self.run.has_flexible:
             self._watch_progress(now)
 
     def _start_tasks(self, now: float) -> None:
@@ -686,7 +724,7 @@ class Worker:
             task = queue.popleft()
             if run.start_s[task] < 0 or self.attempt > 1:
                 run.start_s[task] = now
-            if run.needs[task] or self.attempt > 1:
+            if run.needs[task] or self.attempt > 1 or run.hints is not None:
                 lacking = {dep for dep in run.graph.deps[task] if dep not in values}
                 if lacking:
                     blocked[task] = lacking
@@ -701,6 +739,8 @@ class Worker:
             if run.has_flexible:
                 self.since[task] = now
             run.after(duration_s, FINISHED, self, task)
+            if run.hints is not None:
+                self._note_started(task, now)
         if missing:
             self.fetch(missing)
 
