@@ -95,9 +95,8 @@ class AutoPlanner:
         optimizations: Sequence[Optimization] = (),
     ) -> None:
         self.objective = Objective(objective, deadline_s=deadline_s, budget_usd=budget_usd, max_workers=max_workers)
-        if configurations is not None and not (
-            configurations and all(isinstance(one, Resources) for one in configurations)
-        ):
+        given: Sequence[object] | None = configurations
+        if given is not None and not (given and all(isinstance(one, Resources) for one in given)):
             raise PlanError(
                 f"AutoPlanner: configurations must be a list of Resources(cpus=…, memory_mb=…), not {configurations!r}"
             )

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from augury.config import is_whole
 from augury.errors import PlanError
 
 
@@ -34,9 +35,7 @@ class Objective:
         self.weight = _weight_of(wanted)
         self.deadline_s = _positive("deadline_s", deadline_s)
         self.budget_usd = _positive("budget_usd", budget_usd)
-        if max_workers is not None and (
-            not isinstance(max_workers, int) or isinstance(max_workers, bool) or max_workers < 1
-        ):
+        if max_workers is not None and not is_whole(max_workers, least=1):
             raise PlanError(f"AutoPlanner: max_workers must be a whole number of at least 1, not {max_workers!r}")
         self.max_workers = max_workers
 

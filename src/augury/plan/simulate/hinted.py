@@ -7,6 +7,7 @@ As `worker` mirrors the worker core, this mirrors what the core does on the advi
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from augury.config import Resources
 from augury.dag.graph import Graph
 from augury.plan.hints import Hint, PreLoadHint, PreWarmHint, TaskDupHint
 from augury.plan.plan import Plan
@@ -88,7 +89,7 @@ class HintedWorker(Worker):
             raise TypeError("a worker heeds hints in a run that has some")
         self._hints = hints
         self._watched = [task for task, workers in hints.watchers.items() if index in workers]
-        self._pre_load = hints.pre_load.get(index, frozenset())
+        self._pre_load = hints.pre_load.get(index, set())
         self._heard: set[int] = set()
         self._later: list[PreWarmHint] = []
         # Tasks of others: whose inputs are missing, whose inputs are complete and since when, and where they stand
@@ -360,7 +361,7 @@ class Ping:
 
     __slots__ = ("end_s", "over", "resources", "run", "start_s")
 
-    def __init__(self, run: "Run", resources: Any, now: float) -> None:
+    def __init__(self, run: "Run", resources: Resources, now: float) -> None:
         self.run = run
         self.resources = resources
         self.start_s = now

@@ -376,7 +376,8 @@ class Worker:
         """The report reached storage."""
         if self.sent is None:
             return
-        outcome = self.run.apply(self, *self.sent, now)
+        completions, published, claims = self.sent
+        outcome = self.run.apply(self, completions, published, claims, now)
         self.run.after(self.latency / 2, REPORTED, self, outcome)
 
     def reported(self, now: float, outcome: tuple[Any, ...]) -> None:
