@@ -13,14 +13,17 @@ changes what comes out at the end.
 import dataclasses
 import zlib
 from collections.abc import Callable, Hashable, Sequence
+from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
+from msgspec import structs
 
 from augury.config import Resources
 from augury.dag.graph import Graph
 from augury.dag.task import Function, TaskNode, TaskOptions
+from augury.plan.hints import Hint, PreLoadHint, PreWarmHint, TaskDupHint
 from augury.plan.plan import Assignment, Plan
 
 # ── what tasks do ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -319,3 +322,39 @@ def _resources(graph: Graph) -> st.SearchStrategy[Resources]:
         cpus=st.sampled_from([1, 2, 3]),
         memory_mb=st.sampled_from([128, 512]).map(lambda mb: max(mb, least_mb)),
     )
+
+
+# ── random hints ───────────────────────────────────────────────────────────────────────────────────────────────
+
+_AFTER_S = (0.0, 0.0, 0.0004, 0.3)
+
+
+@st.composite
+def hinted_plans(draw: st.DrawFn, graph: Graph) -> Plan:
+    """A valid plan with hints of any of the built-in kinds for any tasks, useful or not; perhaps with ranks."""
+    plan = draw(plans(graph))
+    kinds = [kind for kind in (_pre_warm, _pre_load, _task_dup) if draw(st.booleans())]
+    hinted_of_ten = draw(st.sampled_from([2, 5, 10]))
+    rng = draw(st.randoms(use_true_random=False))
+    resources = sorted({assignment.resources for assignment in plan.assignments})
+    hints: dict[int, tuple[Hint, ...]] = {}
+    for task in range(len(graph)):
+        hints[task] = tuple(kind(rng, resources) for kind in kinds if rng.randint(1, 10) <= hinted_of_ten)
+    return structs.replace(
+        plan,
+        hints={task: some for task, some in hints.items() if some},
+        launch=tuple(_pre_warm(rng, resources) for _ in range(rng.choice([0, 1, 3]))) if _pre_warm in kinds else (),
+        ranks=tuple(rng.randint(0, len(graph)) for _ in range(len(graph))) if draw(st.booleans()) else (),
+    )
+
+
+def _pre_warm(rng: Random, resources: Sequence[Resources]) -> PreWarmHint:
+    return PreWarmHint(rng.choice(resources), rng.choice([1, 1, 3]), rng.choice(_AFTER_S))
+
+
+def _pre_load(rng: Random, resources: Sequence[Resources]) -> PreLoadHint:
+    return PreLoadHint()
+
+
+def _task_dup(rng: Random, resources: Sequence[Resources]) -> TaskDupHint:
+    return TaskDupHint(produce_s=rng.choice((0.0, 0.0003, 0.1)), arrives_s=rng.choice((0.0, 0.0005, 0.2, 10.0)))

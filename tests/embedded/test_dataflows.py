@@ -68,11 +68,6 @@ def test_left_out_settings_mean_the_embedded_platform(script: Script) -> None:
     assert (done.stdout, done.returncode) == ("25 25\n", 0), done.stderr
 
 
-def test_optimizations_that_are_not_applied_are_named(script: Script) -> None:
-    done = script(f"{HEAD}{FIGURE_1}")
-    assert "PreLoadOptimization: not applied" in done.stderr
-
-
 def test_a_storage_config_that_is_none_is_refused() -> None:
     @dataflows.DAGTask
     def one() -> int:

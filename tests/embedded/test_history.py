@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from augury import Client, Constant, Embedded, Emulation, Resources, UniformPlanner, WorkerLost, WukongPlanner, task
+from augury import Client, Constant, Embedded, Emulation, Resources, UniformPlanner, WorkerLost, task
 from augury.dag.graph import Graph, build_workflow
 from augury.metrics.history.history import History, open_history
 from augury.metrics.history.memory import MemoryStore
@@ -100,7 +100,7 @@ def test_a_run_leaves_records_of_every_function_under_its_name(client: Client, f
     runs = records(folder, "sums")
     assert sorted(one.name for one in runs if isinstance(one, TaskRun)) == ["make", "make", "total"]
     assert {one.platform for one in runs} == {"embedded"}
-    assert {one.planner for one in runs} == {WukongPlanner().name}
+    assert {one.planner for one in runs} == {client.planner.name}
     assert {one.resources for one in runs} == {Resources()}
     assert known(folder, "sums").runs == 1
 

@@ -96,16 +96,20 @@ def test_a_task_that_forks_and_prints() -> None:
     assert sorted(printed.split("\n")) == ["", "child 0", "child 1", "child 2", "parent"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGALRM])
-def test_a_stray_signal_does_not_hang_the_run(client: Client, number: int) -> None:
-    @task
-    def shoot() -> None:
-        os.kill(os.getpid(), number)
-        threading.Event().wait(0.05)
+@task
+def shoot(number: int) -> str:
+    os.kill(os.getpid(), number)
+    threading.Event().wait(0.05)
+    return "alive"
 
-    run = client.submit(shoot())
+
+def test_a_stray_alarm_does_not_hang_the_run(client: Client) -> None:
     with pytest.raises(augury.AuguryError):
-        run.result(timeout=30)
+        client.submit(shoot(signal.SIGALRM)).result(timeout=30)
+
+
+def test_a_stray_interruption_stops_nobody(client: Client) -> None:
+    assert client.submit(shoot(signal.SIGUSR1)).result(timeout=30) == "alive"
 
 
 @pytest.mark.parametrize("cpus", [1, 2])

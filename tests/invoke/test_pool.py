@@ -73,6 +73,26 @@ def test_prewarming_makes_up_what_is_missing() -> None:
     assert len(pool.prewarm(resources, 9)) == 1
 
 
+def test_what_waits_and_has_seen_the_present_code_need_not_be_prewarmed() -> None:
+    pool = a_pool()
+    used, other = begin(pool, "a", stamp="old") + begin(pool, "b", stamp="new")
+    pool.finish(used.worker, now_s=1.0)
+    assert len(pool.prewarm(used.job.invocation.resources, 2)) == 2
+    pool.finish(other.worker, now_s=1.0)
+    assert len(pool.prewarm(used.job.invocation.resources, 2)) == 1
+
+
+def test_an_invocation_does_not_wait_for_a_worker_that_is_being_prewarmed() -> None:
+    pool = a_pool()
+    resources = invocation().resources
+    (number,) = pool.prewarm(resources, 1)
+    (start,) = begin(pool, "a")
+    assert start.cold
+    pool.warmed(number, resources, now_s=0.0)
+    (second,) = begin(pool, "b")
+    assert (second.worker, second.cold) == (number, False)
+
+
 def test_nothing_is_prewarmed_where_nothing_is_kept() -> None:
     assert a_pool(keep_alive_s=0).prewarm(Resources(), 3) == []
 

@@ -70,7 +70,7 @@ def workflows(draw: st.DrawFn) -> list[tuple[Consumer, ...]]:
 
 
 def completions(consumers: Sequence[tuple[Consumer, ...]]) -> st.SearchStrategy[Completion]:
-    def build(task: int, inline: bytes | None, held: bool, keep: bool) -> Completion:
+    def build(task: int, inline: bytes | None, held: bool, keep: bool, watchers: tuple[str, ...]) -> Completion:
         return Completion(
             task,
             size_bytes=len(inline or b"x" * task),
@@ -79,10 +79,14 @@ def completions(consumers: Sequence[tuple[Consumer, ...]]) -> st.SearchStrategy[
             keep=keep,
             sink=task in SINKS,
             consumers=consumers[task],
+            watchers=watchers,
         )
 
     inline = st.one_of(st.none(), st.sampled_from([b"", b"\x00\xff", b":1:"]))
-    return st.builds(build, st.integers(0, TASKS - 1), inline, st.sampled_from([False, False, True]), st.booleans())
+    watchers = st.sampled_from([(), (), (), ("a",), ("c", "b")])
+    return st.builds(
+        build, st.integers(0, TASKS - 1), inline, st.sampled_from([False, False, True]), st.booleans(), watchers
+    )
 
 
 def reports(consumers: Sequence[tuple[Consumer, ...]]) -> st.SearchStrategy[Call]:

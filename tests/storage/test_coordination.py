@@ -18,6 +18,7 @@ from augury.storage.protocols import (
     Stop,
     Storage,
     Stored,
+    TaskCompleted,
     TaskReady,
     WorkerLeft,
     WorkerSummary,
@@ -283,6 +284,68 @@ class TestPlannedTasks:
         assert run.report(done(Completion(0, consumers=(Consumer(2, 1, "w"),)))).started == (("w", 1),)
 
 
+class TestWatching:
+    def test_those_who_watch_are_told_of_the_completion_and_its_output(self, run: Coordination) -> None:
+        run.report(done(Completion(0, 2, b"\x00a", watchers=("v", "w")), Completion(1, 10**15, watchers=("w",))))
+        assert events(run, "v") == [TaskCompleted(0, 2, b"\x00a")]
+        assert events(run, "w") == [TaskCompleted(0, 2, b"\x00a"), TaskCompleted(1, 10**15)]
+
+    def test_an_empty_output_is_enclosed_too(self, run: Coordination) -> None:
+        run.report(done(Completion(0, 0, b"", watchers=("w",))))
+        assert events(run, "w") == [TaskCompleted(0, 0, b"")]
+
+    def test_they_are_told_once(self, run: Coordination) -> None:
+        report = done(Completion(0, 1, b"a", watchers=("w",)))
+        run.report(report)
+        run.report(report)
+        run.report(done(Completion(0, 1, b"b", watchers=("v", "w"))))
+        assert events(run, "w") == [TaskCompleted(0, 1, b"a")]
+        assert events(run, "v") == []
+
+    def test_it_starts_nobody(self, run: Coordination) -> None:
+        outcome = run.report(done(Completion(0, 1, b"a", watchers=("w",))))
+        assert outcome == Outcome(Status.RUNNING, live=1)
+        assert run.progress().invocations == 1
+
+    def test_who_is_started_later_finds_it_in_the_inbox(self, run: Coordination) -> None:
+        run.report(done(Completion(0, 1, b"a", watchers=("w",))))
+        assert run.report(done(Completion(1, consumers=(Consumer(2, 1, "w"),)))).started == (("w", 1),)
+        run.join("w", 1)
+        assert events(run, "w") == [TaskCompleted(0, 1, b"a"), TaskReady(2)]
+
+    def test_it_comes_before_the_wake_up_of_the_same_report(self, run: Coordination) -> None:
+        consumers = (Consumer(2, 1, "w"),)
+        run.report(done(Completion(0, 1, b"a", consumers=consumers), Completion(1, 1, b"b", watchers=("w",))))
+        assert events(run, "w") == [TaskCompleted(1, 1, b"b"), TaskReady(2, {0: b"a"})]
+
+    def test_what_is_watched_is_stored_though_the_reporter_goes_on_with_it(self, run: Coordination) -> None:
+        run.report(done(Completion(0, 1, b"a", consumers=(Consumer(1, 1),), watchers=("w",))))
+        assert run.outputs([0]) == {0: Stored(1, b"a")}
+
+    def test_it_cannot_be_held(self, run: Coordination) -> None:
+        held = Completion(0, 99, held=True, consumers=(Consumer(1, 1),), watchers=("w",))
+        assert run.report(done(held)) == Outcome(Status.RUNNING, store_first=(0,), live=1)
+        assert events(run, "w") == []
+
+    def test_it_keeps_a_worker_from_giving_its_slot_up_unread(self, run: Coordination) -> None:
+        run.report(Report("x", claims=(claim("w", 5),)))
+        run.join("w", 1)
+        run.report(done(Completion(0, 1, b"a", watchers=("w",))))
+        assert not run.suspend("w", 1, "0", 0)
+        cursor, _ = run.read("w", "0", 0)
+        assert run.suspend("w", 1, cursor, 0)
+
+    def test_a_suspended_worker_is_not_started_by_it(self, run: Coordination) -> None:
+        suspend(run)
+        assert run.report(done(Completion(0, 1, b"a", watchers=("w",)))).started == ()
+
+    def test_a_task_that_ran_twice_is_one_that_ran(self, run: Coordination) -> None:
+        run.report(done(Completion(0, 1, b"a"), ran=1))
+        run.report(done(Completion(0, 1, b"a"), Completion(1, 1, b"b"), ran=2))
+        run.report(done(Completion(1, 1, held=True), ran=1))
+        assert run.progress().ran == 2
+
+
 class TestClaims:
     def test_a_flexible_worker_is_granted_once_by_name(self, run: Coordination) -> None:
         report = Report("first", claims=(claim("f1", 3), claim("f2", 4), claim("f1", 5)))
@@ -438,6 +501,7 @@ class TestPrune:
         run.report(
             done(Completion(0, 1, b"a"), Completion(1, 99), Completion(2, consumers=(Consumer(3, 1, "w"),)), ran=3)
         )
+        run.leave(summary("w"))
         run.report(done(Completion(9, 99, sink=True)))
         before = run.progress()
         run.prune()
@@ -445,9 +509,17 @@ class TestPrune:
         assert run.progress() == before
         assert run.outputs(range(10)) == {9: Stored(99)}
         assert run.objects_stored() == [9]
-        assert events(run, CLIENT) == [RunEnded(Status.SUCCEEDED)]
+        assert events(run, CLIENT) == [WorkerLeft(summary("w")), RunEnded(Status.SUCCEEDED)]
         assert run.spec() is None
         assert events(run, "w") == []
+
+    def test_a_worker_that_has_not_left_keeps_its_inbox(self, run: Coordination) -> None:
+        """Others did its task 3: it may wait for that news, and would wait for ever."""
+        run.report(done(Completion(2, consumers=(Consumer(3, 1, "w"),))))
+        run.report(done(Completion(3, 1, b"c", watchers=("w", "v")), Completion(9, 1, b"r", sink=True), worker="v"))
+        run.prune()
+        assert events(run, "w") == [TaskReady(3), TaskCompleted(3, 1, b"c")]
+        assert events(run, "v") == []
 
     def test_a_running_run_is_not_pruned(self, run: Coordination) -> None:
         run.report(done(Completion(0, 1, b"a")))

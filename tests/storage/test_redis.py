@@ -56,7 +56,7 @@ def live_fully(run: Coordination) -> None:
             published=(Published(6, 10),),
             completions=(
                 Completion(0, 1, b"a", consumers=(Consumer(2, 1), Consumer(3, 1, "w"))),
-                Completion(1, 99, consumers=(Consumer(4, 2),)),
+                Completion(1, 99, consumers=(Consumer(4, 2),), watchers=("watcher",)),
             ),
             claims=(claim("f1", 2),),
             ran=2,

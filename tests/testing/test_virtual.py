@@ -5,14 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from augury.config import Resources
 from augury.errors import PlanError, TaskFailed
+from augury.plan.hints import Hint, PreLoadHint, PreWarmHint, TaskDupHint
+from augury.plan.model import PlatformModel, Timing
+from augury.plan.plan import Plan
 from augury.plan.planners.uniform import UniformPlanner
 from augury.storage.memory import MemoryCoordination
 from augury.testing import Deadlock, VirtualPlatform
 from tests.strategies import call, evaluate, large_array, number, same
-from tests.worker.shapes import graph_of, plan_of
+from tests.worker.shapes import BIG, graph_of, plan_of
 
 CHAIN = graph_of([[], [0], [1]])
 FAN_OUT = graph_of([[], *[[0]] * 6])
@@ -84,6 +88,132 @@ class TestTime:
         assert VirtualPlatform().run(graph, plan, count, duration_s=1.0).makespan_s == 3.0
         plan = plan_of(graph, together, dict.fromkeys(range(3), Resources(cpus=2)))
         assert VirtualPlatform().run(graph, plan, count, duration_s=1.0).makespan_s == 2.0
+
+
+class TestModel:
+    def test_a_platform_is_made_of_a_model_and_gives_it_back(self) -> None:
+        model = PlatformModel(
+            timing=Timing(cold_start_s=2.0, warm_start_s=0.1, latency_s=0.01, bandwidth_bytes_s=1e6, crowd_s=0.5),
+            timings={BIG: Timing(latency_s=0.5)},
+            concurrency=3,
+            keep_alive_s=60.0,
+            warm={BIG: 2},
+            inline_bytes=10,
+            flush_s=0.2,
+            grace_s=0.3,
+            progress_s=0.4,
+        )
+        assert VirtualPlatform.of(model).model == model
+        platform = VirtualPlatform.of(model, seed=7, check_invariants=True)
+        assert (platform.seed, platform.check_invariants) == (7, True)
+
+    def test_configurations_have_their_own_latency_and_bandwidth(self) -> None:
+        """0 → 1      w0: 0      w1: 1, which is twice as large, nearer and faster"""
+        graph = graph_of([[], [0]])
+        near = Timing(cold_start_s=0.0, warm_start_s=0.0, latency_s=0.01, bandwidth_bytes_s=400.0)
+        platform = VirtualPlatform(latency_s=0.1, bandwidth_bytes_s=100.0, inline_bytes=10, timings={BIG: near})
+        plan = plan_of(graph, {0: 0, 1: 1}, {1: BIG})
+        run = platform.run(graph, plan, count, size_bytes={0: 400, 1: 1})
+        first_s = 0.1 + (4.0 + 0.1) + 0.1  # join; store; report
+        second_s = 0.01 + (1.0 + 0.015) + 0.005  # join; fetch; the report arrives
+        assert run.makespan_s == pytest.approx(first_s + second_s)
+
+    def test_durations_may_depend_on_what_the_worker_has(self) -> None:
+        """0 → 1      w0: 0      w1: 1, which is twice as large"""
+        graph = graph_of([[], [0]])
+        plan = plan_of(graph, {0: 0, 1: 1}, {1: BIG})
+        run = VirtualPlatform().run(
+            graph, plan, count, duration_s=lambda task, resources: (task + 1) * 4096 / resources.memory_mb
+        )
+        assert [(span.task, span.end_s - span.start_s) for span in run.timeline] == [(0, 2.0), (1, 2.0)]
+
+    @pytest.mark.parametrize("pause_s", [0.0, float("inf")])
+    def test_time_goes_on_however_short_or_long_pauses_are(self, pause_s: float) -> None:
+        """0, 1 → 2      w0: 0      w1: 1, 2"""
+        graph = graph_of([[], [], [0, 1]])
+        platform = VirtualPlatform(flush_s=pause_s, progress_s=pause_s, grace_s=pause_s)
+        run = platform.run(graph, plan_of(graph, {0: 0, 1: 1, 2: 1}), count, duration_s={0: 3.0, 2: 3.0})
+        assert run.makespan_s == 6.0
+
+    def test_the_client_pre_warms_what_the_plan_says(self) -> None:
+        """0 → 1      w0: 0      w1: 1, which finds a warm environment"""
+        graph = graph_of([[], [0]])
+        hints = (PreWarmHint(BIG), PreWarmHint(BIG, 2, after_s=2.0))
+        plan = structs.replace(plan_of(graph, {0: 0, 1: 1}, {1: BIG}), launch=hints)
+        run = VirtualPlatform(cold_start_s=1.0).run(graph, plan, count, duration_s=5.0)
+        assert [(span.start_s, span.end_s) for span in run.prewarms] == [(0.0, 1.0), (2.0, 3.0)]
+        assert run.makespan_s == 1.0 + 5.0 + 5.0
+        assert run.cold_starts == 1
+
+
+class TestHints:
+    """
+    0 ───┐
+         ├─ 2      w0: 0      w1: 1, 2
+    1 ───┘
+    """
+
+    GRAPH = graph_of([[], [], [0, 1]])
+    PLAN = plan_of(GRAPH, {0: 0, 1: 1, 2: 1})
+
+    def hinted(self, task: int, hint: Hint) -> Plan:
+        return structs.replace(self.PLAN, hints={task: (hint,)})
+
+    def test_a_pre_warmed_environment_saves_a_cold_start(self) -> None:
+        """0 → 1      w0: 0      w1: 1, which is larger"""
+        graph = graph_of([[], [0]])
+        plan = plan_of(graph, {0: 0, 1: 1}, {1: BIG})
+        platform = VirtualPlatform(cold_start_s=2.0, warm_start_s=0.5)
+        assert platform.run(graph, plan, count, duration_s=5.0).makespan_s == 2.0 + 5.0 + 2.0 + 5.0
+        plan = structs.replace(plan, hints={0: (PreWarmHint(BIG, after_s=1.0),)})
+        run = platform.run(graph, plan, count, duration_s=5.0)
+        assert run.makespan_s == 2.0 + 5.0 + 0.5 + 5.0
+        assert [(span.resources, span.start_s, span.end_s) for span in run.prewarms] == [(BIG, 3.0, 5.0)]
+
+    def test_a_pre_loaded_input_comes_while_another_task_runs(self) -> None:
+        platform = VirtualPlatform(bandwidth_bytes_s=100.0, inline_bytes=10)
+        times: dict[str, Any] = {"duration_s": {1: 10.0, 2: 1.0}, "size_bytes": {0: 300, 1: 1, 2: 1}}
+        assert platform.run(self.GRAPH, self.PLAN, count, **times).makespan_s == 10.0 + 3.0 + 1.0
+        run = platform.run(self.GRAPH, self.hinted(2, PreLoadHint()), count, **times)
+        assert run.makespan_s == 10.0 + 1.0  # 0 was stored by 3 s, and here by 6 s
+        assert [span.fetched for span in run.invocations if span.worker == "w1"] == [(0,)]
+
+    def test_a_worker_that_waits_runs_the_task_too_and_the_slower_one_stops(self) -> None:
+        """It takes 9 s on w0, and 3 s on w1, which is larger"""
+        plan = plan_of(self.GRAPH, {0: 0, 1: 1, 2: 1}, {1: BIG, 2: BIG})
+        plan = structs.replace(plan, hints={0: (TaskDupHint(produce_s=3.0, arrives_s=9.0),)})
+
+        def duration_s(task: int, resources: Resources) -> float:
+            return {0: 18432.0 / resources.memory_mb, 1: 1.0, 2: 1.0}[task]
+
+        run = VirtualPlatform().run(self.GRAPH, plan, count, duration_s=duration_s)
+        assert run.values == {2: 3}
+        assert [(s.task, s.worker, s.end_s, s.duplicate, s.abandoned) for s in run.timeline] == [
+            (1, "w1", 1.0, False, False),
+            (0, "w1", 5.5, True, False),
+            (0, "w0", 5.5, False, True),
+            (2, "w1", 6.5, False, False),
+        ]
+        assert (run.makespan_s, run.ran, run.executions) == (6.5, 3, {0: 2, 1: 1, 2: 1})
+
+    def test_what_cannot_be_stopped_runs_to_its_end(self) -> None:
+        plan = self.hinted(0, TaskDupHint(produce_s=0.0, arrives_s=0.0))
+        durations_s = iter([9.0, 1.0])
+        run = VirtualPlatform(interruptible=False).run(
+            self.GRAPH, plan, count, duration_s=lambda task: next(durations_s) if task == 0 else 0.0
+        )
+        assert run.makespan_s == 1.0
+        assert [(s.worker, s.end_s, s.abandoned) for s in run.timeline if s.task == 0] == [
+            ("w1", 1.0, False),
+            ("w0", 9.0, True),
+        ]
+
+    def test_ranks_decide_which_of_the_ready_tasks_goes_first(self) -> None:
+        """0 → 1, 2, 3      all on w0"""
+        graph = graph_of([[], [0], [0], [0]])
+        plan = structs.replace(plan_of(graph, dict.fromkeys(range(4), 0)), ranks=(0, 3, 1, 2))
+        run = VirtualPlatform().run(graph, plan, count, duration_s=1.0)
+        assert [span.task for span in run.timeline] == [0, 2, 3, 1]
 
 
 class TestSlots:

@@ -1,6 +1,9 @@
 """Small graphs, plans and cores to test the worker with."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import structs
 
 from augury.config import Resources
 from augury.dag.graph import FunctionInfo, Graph
@@ -18,12 +21,14 @@ BIG = Resources(cpus=1, memory_mb=2 * Resources().memory_mb)
 Deps = Sequence[Sequence[int]]
 
 
-def graph_of(deps: Deps, *, sinks: Sequence[int] | None = None, retries: int = 0) -> Graph:
+def graph_of(
+    deps: Deps, *, sinks: Sequence[int] | None = None, retries: int = 0, memory_mb: int | None = None
+) -> Graph:
     """A graph of tasks `f`; its sinks are the given ones, or those whose output nobody takes."""
     taken = {dep for needed in deps for dep in needed}
     ends = [task for task in range(len(deps)) if task not in taken]
     return Graph(
-        functions=(FunctionInfo("f", "1", retries),),
+        functions=(FunctionInfo("f", "1", retries, memory_mb=memory_mb),),
         function_of=(0,) * len(deps),
         deps=tuple(map(tuple, deps)),
         sinks=tuple(ends if sinks is None else sinks),
@@ -59,6 +64,7 @@ class Core:
         name: Which worker it is.
         planned: Tasks → workers; the others are flexible.
         needs: Tasks → resources.
+        plan: What else the plan has: hints, ranks, policies.
         has: What this worker has.
         concurrency: How many workers the platform runs.
     """
@@ -74,18 +80,28 @@ class Core:
         concurrency: int = 4,
         sinks: Sequence[int] | None = None,
         retries: int = 0,
+        memory_mb: int | None = None,
+        **plan: Any,
     ) -> None:
-        graph = graph_of(deps, sinks=sinks, retries=retries)
-        self.view = RunView(graph, plan_of(graph, planned, needs), concurrency=concurrency, inline_bytes=INLINE_BYTES)
+        graph = graph_of(deps, sinks=sinks, retries=retries, memory_mb=memory_mb)
+        whole = structs.replace(plan_of(graph, planned, needs), **plan)
+        self.view = RunView(graph, whole, concurrency=concurrency, inline_bytes=INLINE_BYTES)
         self.state = WorkerState(self.view, name, has or Resources())
 
-    def begin(self, *tasks: int, done: Sequence[int] = (), live: int = 1) -> list[m.Command]:
+    def begin(self, *tasks: int, done: Sequence[int] = (), live: int = 1, now_s: float = 0.0) -> list[m.Command]:
         """The invocation joins."""
-        return self.tell(m.Began(tasks, frozenset(done), live))
+        return self.tell(m.Began(tasks, frozenset(done), live), now_s)
 
-    def finish(self, task: int, size_bytes: int = SMALL, duration_s: float = 0.0) -> list[m.Command]:
+    def finish(
+        self, task: int, size_bytes: int = SMALL, duration_s: float = 0.0, now_s: float = 0.0
+    ) -> list[m.Command]:
         """A task returns; as the runner does, its size is told only if it matters."""
-        return self.tell(m.TaskFinished(task, size_bytes if self.state.leaves(task) else 0, duration_s))
+        return self.tell(m.TaskFinished(task, size_bytes if self.state.leaves(task) else 0, duration_s), now_s)
+
+    def hear(self, *tasks: int, small: bool = False, now_s: float = 0.0) -> list[m.Command]:
+        """Others have completed watched tasks; small outputs come with the news, if something here wants them."""
+        received = tuple(task for task in tasks if small and self.state.wants(task))
+        return self.tell(m.TasksCompleted(tasks, received), now_s)
 
     def answer(
         self,
@@ -100,8 +116,8 @@ class Core:
         outcome = Outcome(status, tuple(ready), tuple(started), tuple(store_first), live)
         return self.tell(m.Reported(outcome))
 
-    def tell(self, event: m.Event) -> list[m.Command]:
+    def tell(self, event: m.Event, now_s: float = 0.0) -> list[m.Command]:
         """Something happens."""
-        commands = self.state.handle(event)
+        commands = self.state.handle(event, now_s)
         self.state.validate()
         return commands

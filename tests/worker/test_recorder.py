@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from random import Random
 
 import pytest
 
 from augury.config import Resources
 from augury.dag.graph import FunctionInfo, Graph
-from augury.metrics.records import Batch, Kind, Series, Startup, TaskRun, Transfer
+from augury.metrics.records import WORKER_SPANS, Batch, Kind, Series, Span, Startup, TaskRun, Transfer
 from augury.worker.recorder import Recorder
 
 RESOURCES = Resources(cpus=1, memory_mb=512)
@@ -98,7 +99,7 @@ def allocate(size_mb: int) -> None:
 
 def taken(recorder: Recorder) -> dict[tuple[Kind, str], Series]:
     data = recorder.take()
-    return {(one.of.kind, one.name): one for one in (Batch.decode(data) if data else ())}
+    return {(one.of.kind, one.name): one for one in (Batch.decode(data).series if data else ())}
 
 
 def test_a_task_run_is_recorded_with_everything_that_was_measured() -> None:
@@ -116,6 +117,34 @@ def test_a_task_run_is_recorded_with_everything_that_was_measured() -> None:
     assert (record.input_bytes, record.output_bytes, record.load_s) == (10, 20, 0.0)
     assert 0 <= record.cpu_s < 2.0
     assert record.peak_mb > 1
+
+
+def test_when_a_task_ran_is_told_beside_what_is_kept() -> None:
+    recorder = new_recorder()
+    measured = recorder.begin(4, 50.0, 49.25, 0.5)
+    assert measured is not None
+    measured.loaded(0.75)
+    recorder.end(4, measured, execution_s=2.0, upload_s=0.125, output_bytes=20)
+    # It ended at 1000 by the clock on the wall, with its output encoded.
+    assert Batch.decode(recorder.take()).spans == [Span(4, 997.875, 2.0)]
+
+
+def test_an_output_that_is_stored_later_does_not_move_its_task() -> None:
+    recorder = new_recorder()
+    run(recorder, 0, 1.0)
+    recorder.stored(0, 5_000_000, 0.5)
+    assert Batch.decode(recorder.take()).spans == [Span(0, 999.0, 1.0)]
+
+
+def test_spans_are_bounded_and_spread_and_sent_once() -> None:
+    recorder = new_recorder(10_000)
+    for task in range(10_000):
+        run(recorder, task, 1.0)
+    spans = Batch.decode(recorder.take()).spans
+    assert WORKER_SPANS / 2 <= len(spans) <= WORKER_SPANS
+    assert len({later.task - earlier.task for earlier, later in pairwise(spans)}) == 1
+    run(recorder, 0, 1.0)
+    assert [span.task for span in Batch.decode(recorder.take()).spans] == [0]
 
 
 def test_loading_a_function_is_told_apart_from_running_it() -> None:

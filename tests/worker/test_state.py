@@ -229,6 +229,6 @@ def test_an_output_stays_in_memory_until_its_report_is_answered() -> None:
 def test_a_broken_invariant_is_found() -> None:
     core = Core([[], [0]])
     core.begin(0)
-    core.state._values.add(1)
+    core.state._memory.values.add(1)
     with pytest.raises(AssertionError, match="values that nothing needs"):
         core.state.validate()

@@ -85,7 +85,7 @@ class Gateway(Protocol):
         ...
 
     def prewarm(self, resources: Resources, count: int) -> None:
-        """Have environments ready, without running anything."""
+        """Have so many environments ready, without running anything; those that are warm and free count."""
         ...
 
     def limits(self) -> Limits:

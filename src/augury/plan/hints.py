@@ -1,14 +1,16 @@
 """What optimizations write into a plan for workers to act on; all that the two halves of one share.
 
-A hint belongs to a task. The worker that runs the task reads it, and so do, for `TaskDupHint`, the workers that
-wait for its output.
+A hint belongs to a task. The worker that runs the task reads it, and so do, for `PreLoadHint`, those that make its
+inputs and, for `TaskDupHint`, those that wait for its output. What they do about it is in `augury.worker.policies`.
 """
 
+import math
 from typing import Any
 
 import msgspec
 
-from augury.config import Resources
+from augury.config import Resources, is_whole
+from augury.errors import DefinitionError
 
 
 class PreWarmHint(msgspec.Struct, frozen=True, tag="pre-warm"):
@@ -16,13 +18,19 @@ class PreWarmHint(msgspec.Struct, frozen=True, tag="pre-warm"):
 
     Attributes:
         resources: What they must have.
-        count: How many.
-        after_s: How long after the start of the task.
+        count: How many of them are to be warm and free.
+        after_s: How long after the start of the task; a worker that ends before asks for them at its end. In
+            `Plan.launch`: how long after the submission of the run.
     """
 
     resources: Resources
     count: int = 1
     after_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.count, least=1):
+            raise DefinitionError(f"PreWarmHint.count must be a whole number of at least 1, not {self.count!r}")
+        _check_seconds("PreWarmHint.after_s", self.after_s)
 
 
 class PreLoadHint(msgspec.Struct, frozen=True, tag="pre-load"):
@@ -33,7 +41,8 @@ class TaskDupHint(msgspec.Struct, frozen=True, tag="task-dup"):
     """A worker that waits for the task's output may run the task itself, if that is expected to be faster.
 
     It knows when the task's inputs were complete. From then on the output is expected `arrives_s` later; by itself
-    the worker would have it after `produce_s`.
+    the worker would have it after `produce_s`. It runs the task if it would be faster, or if the output is later
+    than expected by as much time as it would need itself.
 
     Attributes:
         produce_s: How long a waiting worker takes to fetch the task's inputs, to run it, and to tell of it.
@@ -42,6 +51,10 @@ class TaskDupHint(msgspec.Struct, frozen=True, tag="task-dup"):
 
     produce_s: float
     arrives_s: float
+
+    def __post_init__(self) -> None:
+        _check_seconds("TaskDupHint.produce_s", self.produce_s)
+        _check_seconds("TaskDupHint.arrives_s", self.arrives_s)
 
 
 class OwnHint(msgspec.Struct, frozen=True, tag="own"):
@@ -57,3 +70,9 @@ class OwnHint(msgspec.Struct, frozen=True, tag="own"):
 
 
 Hint = PreWarmHint | PreLoadHint | TaskDupHint | OwnHint
+
+
+def _check_seconds(name: str, value: object) -> None:
+    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    if not good:
+        raise DefinitionError(f"{name} must be a finite number of seconds that is not negative, not {value!r}")

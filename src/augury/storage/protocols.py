@@ -67,6 +67,8 @@ class Completion(msgspec.Struct, frozen=True, array_like=True):
         keep: The output must be in storage whatever the counters say.
         sink: The user asked for this output.
         consumers: Whom to count for. Empty: nobody outside the reporter.
+        watchers: The workers that are told when it counts, by a `TaskCompleted`. What is watched is in storage: as
+            if `keep`.
     """
 
     task: int
@@ -76,6 +78,7 @@ class Completion(msgspec.Struct, frozen=True, array_like=True):
     keep: bool = False
     sink: bool = False
     consumers: tuple[Consumer, ...] = ()
+    watchers: tuple[str, ...] = ()
 
 
 class Published(msgspec.Struct, frozen=True, array_like=True):
@@ -109,7 +112,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
         published: Outputs stored after their completion.
         completions: Finished tasks, in order.
         claims: Flexible workers that the reporter wants to start.
-        ran: How many tasks ran since the last report; for progress.
+        ran: How many tasks ran since the last report; for progress. Those that somebody reported before count once.
     """
 
     worker: str
@@ -164,6 +167,7 @@ class WorkerSummary(msgspec.Struct, frozen=True, kw_only=True):
         tasks: How many tasks it ran.
         stored_bytes: How much it wrote, small outputs included; `fetched_bytes`: how much it read.
         suspended: Whether it gave its slot up and will be started again.
+        prewarmed: How many environments it asked the platform to make ready.
         records: What it measured and has not sent before, as bytes; see `augury.metrics.records.Batch`.
     """
 
@@ -176,6 +180,7 @@ class WorkerSummary(msgspec.Struct, frozen=True, kw_only=True):
     stored_bytes: int = 0
     fetched_bytes: int = 0
     suspended: bool = False
+    prewarmed: int = 0
     records: bytes = b""
 
 
@@ -193,6 +198,20 @@ class TaskReady(Event, frozen=True):
 
     task: int
     outputs: dict[int, bytes] = {}
+
+
+class TaskCompleted(Event, frozen=True):
+    """A task that the worker watches is complete, and its output in storage. It does not start the worker.
+
+    Attributes:
+        task: The task.
+        size_bytes: Of its output.
+        inline: The output itself, if it is small.
+    """
+
+    task: int
+    size_bytes: int = 0
+    inline: bytes | None = None
 
 
 class Stop(Event, frozen=True):
@@ -306,6 +325,7 @@ class Coordination(Protocol):
 
         For a consumer with a worker: when it has what it needs, a `TaskReady` goes to that worker's inbox,
         and if the worker was never started or is suspended it is claimed (attempt + 1) for the reporter.
+        Those who watch a completion that counts get a `TaskCompleted`, before any `TaskReady` of the same report.
         When the last sink is complete the run becomes SUCCEEDED and `RunEnded` goes to the client.
         """
         ...
@@ -358,7 +378,8 @@ class Coordination(Protocol):
     def prune(self) -> None:
         """Delete what nobody needs once the run is over.
 
-        The status, the progress, the sinks' outputs and the client's inbox stay.
+        The status, the progress, the sinks' outputs and the client's inbox stay; and the inboxes of workers that have
+        not left, for they may have to learn that others did their tasks, or that the run was stopped.
         """
         ...
 

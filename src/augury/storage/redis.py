@@ -26,6 +26,7 @@ from augury.storage.protocols import (
     Status,
     Stop,
     Stored,
+    TaskCompleted,
     TaskReady,
     WorkerLeft,
     WorkerSummary,
@@ -46,7 +47,9 @@ _SLICE_S = 1.0
 """How long a read waits before it looks whether the run still exists."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_event = msgspec.msgpack.Decoder(TaskReady | Stop | RunEnded | Printed | Recorded | WorkerLeft).decode
+_decode_event = msgspec.msgpack.Decoder(
+    TaskReady | TaskCompleted | Stop | RunEnded | Printed | Recorded | WorkerLeft
+).decode
 _decode_spec = msgspec.msgpack.Decoder(RunSpec).decode
 _SUCCEEDED = _encode(RunEnded(Status.SUCCEEDED))
 _NOBODY = Caller(b"", 0)
@@ -120,6 +123,7 @@ class RedisCoordination:
         inboxes = {
             consumer.worker for completion in report.completions for consumer in completion.consumers if consumer.worker
         }
+        inboxes.update(watcher for completion in report.completions for watcher in completion.watchers)
         return _outcome(self._once("report", inboxes, _report_arguments(report)))
 
     def outputs(self, tasks: Sequence[int]) -> dict[int, Stored]:
@@ -290,7 +294,16 @@ def _report_arguments(report: Report) -> list[bytes]:
     request = (
         [(one.task, one.size_bytes, place(one.inline)) for one in report.published],
         [
-            (one.task, one.size_bytes, place(one.inline), one.held, one.keep, one.sink, one.consumers)
+            (
+                one.task,
+                one.size_bytes,
+                place(one.inline),
+                one.held,
+                one.keep or bool(one.watchers),
+                one.sink,
+                one.consumers,
+                one.watchers,
+            )
             for one in report.completions
         ],
         [claim.worker for claim in report.claims],
@@ -325,10 +338,12 @@ def _bits(bitmap: bytes) -> frozenset[int]:
 
 
 def _event(fields: list[bytes]) -> Event:
-    """An event that was encoded here (`e`), or a `TaskReady` that the script `report` wrote."""
+    """An event that was encoded here (`e`), or one that the script `report` wrote: `TaskCompleted` (`c`), `TaskReady`."""
     if fields[0] == b"e":
         event: Event = _decode_event(fields[1])
         return event
+    if fields[0] == b"c":
+        return TaskCompleted(int(fields[1]), int(fields[3]), fields[5] if len(fields) > 4 else None)
     _, task, _, index, _, data = fields
     numbers = [int(number) for number in index.split()]
     outputs, position = {}, 0

@@ -20,6 +20,7 @@ from augury.storage.protocols import (
     Status,
     Stop,
     Stored,
+    TaskCompleted,
     TaskReady,
     WorkerLeft,
     WorkerSummary,
@@ -118,8 +119,8 @@ class RunState:
         self.done.clear()
         self.counts.clear()
         self.outputs = {task: output for task, output in self.outputs.items() if task in self.sinks}
-        if self.status is Status.SUCCEEDED:
-            self.inboxes = defaultdict(list, {CLIENT: self.inboxes[CLIENT]})
+        for name in [name for name in self.inboxes if name != CLIENT and self._needs_no_inbox(name)]:
+            del self.inboxes[name]
 
     def report(self, report: Report) -> Outcome:
         """Apply a report: outputs published, completions, claims; in this order."""
@@ -128,17 +129,20 @@ class RunState:
         for published in report.published:
             self.outputs.setdefault(published.task, Stored(published.size_bytes, published.inline))
         ready: list[Consumer] = []
-        counted = [one for one in report.completions if not one.held and self._count(one, ready)]
-        store_first = self._count_held(report.completions, ready)
+        offered = [one for one in report.completions if not one.held]
+        counted = [one for one in offered if self._count(one, ready)]
+        store_first, known = self._count_held([one for one in report.completions if one.held], ready)
         mine = tuple(consumer.task for consumer in ready if not consumer.worker)
         self._store(counted, frozenset(mine))
+        self._announce(counted)
         started = self._wake([consumer for consumer in ready if consumer.worker], counted)
         if self.sinks and self.sinks_left <= 0:
             self.status = Status.SUCCEEDED
             self.append(CLIENT, RunEnded(Status.SUCCEEDED))
         else:
             started += [self.claim(claim.worker) for claim in report.claims if self.workers[claim.worker] == 0]
-        self.ran += report.ran
+        # What was known before ran twice and is done once.
+        self.ran += report.ran - known - (len(offered) - len(counted))
         return Outcome(self.status, mine, tuple(started), tuple(store_first), self._live())
 
     def _live(self) -> int:
@@ -148,6 +152,11 @@ class RunState:
         """Whether a later attempt has taken over, or this one gave its slot up."""
         current = self.workers[worker]
         return attempt < abs(current) or attempt == -current
+
+    def _needs_no_inbox(self, worker: str) -> bool:
+        """Whether the last invocation of a worker has left, or there was none; after a failure nobody may miss it."""
+        attempt = abs(self.workers[worker])
+        return self.status is Status.SUCCEEDED and (attempt == 0 or (worker, attempt) in self.left)
 
     def _count(self, completion: Completion, ready: list[Consumer]) -> bool:
         """Count a completion, once; adds the consumers that became ready."""
@@ -161,20 +170,27 @@ class RunState:
                 ready.append(consumer)
         return True
 
-    def _count_held(self, completions: Sequence[Completion], ready: list[Consumer]) -> list[int]:
-        """Count those held outputs that nobody but the reporter will ask for; returns the others."""
+    def _count_held(self, completions: Sequence[Completion], ready: list[Consumer]) -> tuple[list[int], int]:
+        """Count those held outputs that nobody but the reporter will ask for.
+
+        Returns:
+            The others; and how many were counted before.
+        """
         refused: dict[int, None] = {}
+        known = 0
         for completion in completions:
-            if not completion.held or completion.task in self.done or completion.task in refused:
+            if completion.task in self.done:
+                known += 1
+            elif completion.task in refused:
                 continue
-            if self._may_be_held(completion):
+            elif self._may_be_held(completion):
                 self._count(completion, ready)
             else:
                 refused[completion.task] = None
-        return list(refused)
+        return list(refused), known
 
     def _may_be_held(self, completion: Completion) -> bool:
-        return not (completion.keep or completion.sink) and all(
+        return not (completion.keep or completion.sink or completion.watchers) and all(
             not consumer.worker and self.counts[consumer.task] + 1 == consumer.needs
             for consumer in completion.consumers
         )
@@ -186,11 +202,18 @@ class RunState:
                 completion.inline is not None
                 and not completion.keep
                 and not completion.sink
+                and not completion.watchers
                 and bool(completion.consumers)
                 and all(consumer.task in ready_for_reporter for consumer in completion.consumers)
             )
             if not stays:
                 self.outputs.setdefault(completion.task, Stored(completion.size_bytes, completion.inline))
+
+    def _announce(self, counted: Sequence[Completion]) -> None:
+        """Tell those who watch them of completions."""
+        for completion in counted:
+            for worker in completion.watchers:
+                self.append(worker, TaskCompleted(completion.task, completion.size_bytes, completion.inline))
 
     def _wake(self, ready: Sequence[Consumer], counted: Sequence[Completion]) -> list[tuple[str, int]]:
         """Tell workers which tasks of theirs are ready; claims those workers that do not run."""

@@ -1,6 +1,14 @@
 """Tools to test workflows and Augury itself without a platform: a virtual one, in which time costs nothing."""
 
 from augury.testing.clock import VirtualClock
-from augury.testing.virtual import Deadlock, InvocationSpan, TaskSpan, VirtualPlatform, VirtualRun
+from augury.testing.virtual import Deadlock, InvocationSpan, PrewarmSpan, TaskSpan, VirtualPlatform, VirtualRun
 
-__all__ = ["Deadlock", "InvocationSpan", "TaskSpan", "VirtualClock", "VirtualPlatform", "VirtualRun"]
+__all__ = [
+    "Deadlock",
+    "InvocationSpan",
+    "PrewarmSpan",
+    "TaskSpan",
+    "VirtualClock",
+    "VirtualPlatform",
+    "VirtualRun",
+]

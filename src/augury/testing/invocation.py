@@ -7,8 +7,11 @@ so a core that forgets a value too early, or runs a task too soon, is found out.
 A request to storage takes effect half a round trip after it was sent, and its answer takes the other half.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import Any, ClassVar
 
 from augury import serde
@@ -21,6 +24,7 @@ from augury.storage.protocols import (
     Report,
     Status,
     Stop,
+    TaskCompleted,
     TaskReady,
     WorkerSummary,
     output_key,
@@ -30,6 +34,9 @@ from augury.testing.spans import InvocationSpan, TaskSpan
 from augury.testing.world import World
 from augury.worker import messages as m
 from augury.worker.state import WorkerState
+
+_LEAST_PAUSE_S = 0.001
+"""How often a worker looks around at most: if it took no time, time would not go on."""
 
 
 class VirtualInvocation:
@@ -46,8 +53,9 @@ class VirtualInvocation:
         self, world: World, claim: Claim, startup: Startup, ended: Callable[["VirtualInvocation"], None]
     ) -> None:
         self.claim = claim
-        self.state = WorkerState(world.view, claim.worker, claim.resources)
+        self.state = WorkerState(world.view, claim.worker, claim.resources, world.policies)
         self._world = world
+        self._timing = world.model.timing_of(claim.resources)
         self._startup = startup
         self._ended = ended
         self._start_s = world.clock()
@@ -60,7 +68,7 @@ class VirtualInvocation:
         self._watching = False
         self._flushing = False
         self._ticking = False
-        self._running: dict[int, float] = {}  # task → since when
+        self._running: dict[int, TaskSpan] = {}  # as far as it is known
         self._ran: list[int] = []
         self._fetched: list[int] = []
         self._stored: list[int] = []
@@ -75,7 +83,7 @@ class VirtualInvocation:
         if self._cursor is None or self._reading or self._over:
             return
         self._reading = True
-        self._world.clock.after(self._world.timing.latency_s / 2, self._read)
+        self._world.clock.after(self._timing.latency_s / 2, self._read)
 
     def describe(self) -> str:
         """What it does or waits for, in words."""
@@ -106,7 +114,7 @@ class VirtualInvocation:
 
     def _request(self, apply: Callable[[], m.Event | None], *, size_bytes: int = 0, watch: bool = False) -> None:
         """Have storage do something, and the core told of the answer."""
-        timing = self._world.timing
+        timing = self._timing
 
         def arrive() -> None:
             if self._over:
@@ -119,6 +127,7 @@ class VirtualInvocation:
         self._world.clock.after(delay_s, arrive, watch=watch)
 
     def _join(self) -> m.Event | None:
+        self._world.gateway.joined()
         joined = self._world.coordination.join(self.claim.worker, self.claim.attempt)
         if joined.status is not Status.RUNNING:
             self._leave(m.Leave(joined.status))
@@ -130,8 +139,19 @@ class VirtualInvocation:
         if self._over or self._cursor is None:
             return
         self._cursor, events = self._world.coordination.read(self.claim.worker, self._cursor, 0.0)
-        for event in events:
-            self._tell(self._translate(event))
+        for kind, group in groupby(events, type):
+            if kind is TaskCompleted:
+                self._tell(self._hear_completions(group))
+            else:
+                for event in group:
+                    self._tell(self._translate(event))
+
+    def _hear_completions(self, events: Iterable[Any]) -> m.Event:
+        small = {event.task: event.inline for event in events}
+        wanted = {task: data for task, data in small.items() if data is not None and self.state.wants(task)}
+        if not self._over:
+            self._values |= {task: serde.loads(data) for task, data in wanted.items()}
+        return m.TasksCompleted(tuple(small), tuple(wanted))
 
     def _translate(self, event: Event) -> m.Event:
         if isinstance(event, Stop):
@@ -145,9 +165,10 @@ class VirtualInvocation:
     # The runner's own timers
 
     def _watch_outbox(self) -> None:
-        if self.state.unreported and not self._flushing:
+        flush_s = self._world.model.flush_s
+        if self.state.unreported and not self._flushing and flush_s < math.inf:
             self._flushing = True
-            self._world.clock.after(self._world.timing.flush_s, self._flush)
+            self._world.clock.after(flush_s, self._flush)
 
     def _flush(self) -> None:
         self._flushing = False
@@ -157,9 +178,10 @@ class VirtualInvocation:
     def _watch_progress(self) -> None:
         if self._running and not self._ticking:
             self._ticking = True
-            timing = self._world.timing
-            pause_s = min(timing.progress_s, timing.start_s) if self.state.queued else timing.progress_s
-            self._world.clock.after(pause_s, self._tick)
+            model = self._world.model
+            pause_s = min(model.progress_s, model.start_s) if self.state.queued else model.progress_s
+            if pause_s < math.inf:
+                self._world.clock.after(max(pause_s, _LEAST_PAUSE_S), self._tick)
 
     def _tick(self) -> None:
         self._ticking = False
@@ -169,7 +191,7 @@ class VirtualInvocation:
     @property
     def _running_s(self) -> float:
         """How long the longest of the running tasks has run."""
-        return self._world.clock() - min(self._running.values())
+        return self._world.clock() - min(span.start_s for span in self._running.values())
 
     def _watch_idleness(self) -> None:
         if self._cursor is None or not self.state.idle:
@@ -177,9 +199,10 @@ class VirtualInvocation:
             return
         if self._idle_since is None:
             self._idle_since = self._world.clock()
-        if not self._watching:
+        if not self._watching and self._world.model.start_s < math.inf:
             self._watching = True
-            self._world.clock.after(self._world.timing.start_s, self._look_around, watch=True)
+            pause_s = max(self._world.model.start_s, _LEAST_PAUSE_S)
+            self._world.clock.after(pause_s, self._look_around, watch=True)
 
     def _look_around(self) -> None:
         """If we have waited for long and others cannot start, offer them our slot."""
@@ -187,7 +210,7 @@ class VirtualInvocation:
         if self._over:
             return
         waited_s = 0.0 if self._idle_since is None else self._world.clock() - self._idle_since
-        if waited_s >= self._world.timing.start_s * 0.999 and self._world.coordination.progress().starting:
+        if waited_s >= self._world.model.start_s * 0.999 and self._world.coordination.progress().starting:
             self._offers += 1
             self._tell(m.WaitedLong({task: self._size(task) for task in self.state.needed_later()}))
         else:
@@ -216,30 +239,43 @@ class VirtualInvocation:
     def _run(self, command: m.Run) -> None:
         task = command.task
         inputs = {dep: self._value(dep) for dep in self._world.view.graph.deps[task]}
-        start_s = self._running[task] = self._world.clock()
+        begun = TaskSpan(
+            task=task,
+            worker=self.claim.worker,
+            attempt=self.claim.attempt,
+            ready_s=command.ready_s,
+            start_s=self._world.clock(),
+            end_s=math.inf,
+            duplicate=command.duplicate,
+        )
+        self._running[task] = begun
         self._world.recorder.executions[task] += 1
 
         def end() -> None:
-            if self._over:
-                return
-            del self._running[task]
-            span = TaskSpan(
-                task=task,
-                worker=self.claim.worker,
-                attempt=self.claim.attempt,
-                start_s=start_s,
-                end_s=self._world.clock(),
-            )
-            self._world.recorder.timeline.append(span)
-            self._tell(self._evaluate(task, inputs, span.end_s - start_s))
+            running = self._running.get(task)
+            if not self._over and running is not None and running.start_s == begun.start_s:
+                self._record(task)
+                self._tell(self._evaluate(task, inputs, self._world.clock() - begun.start_s))
 
-        self._world.clock.after(self._world.duration_s(task), end)
+        self._world.clock.after(self._world.duration_s(task, self.claim.resources), end)
+
+    def _record(self, task: int) -> None:
+        """A task has ended."""
+        self._world.recorder.timeline.append(replace(self._running.pop(task), end_s=self._world.clock()))
+
+    def _abandon(self, command: m.Abandon) -> None:
+        task = command.task
+        self._running[task] = replace(self._running[task], abandoned=True)
+        if self._world.interruptible:
+            self._record(task)
+            self._later(0.0, m.TaskAbandoned(task))
 
     def _evaluate(self, task: int, inputs: Mapping[int, Any], duration_s: float) -> m.Event:
         try:
             self._values[task] = self._world.evaluate(task, inputs)
         except Exception as error:  # noqa: BLE001 - whatever a task raises is its failure, not ours
             return m.TaskRaised(task, serde.dumps((task, error)).join())
+        self._blobs.pop(task, None)
         self._ran.append(task)
         return m.TaskFinished(task, self._size(task) if self.state.leaves(task) else 0, duration_s)
 
@@ -251,6 +287,8 @@ class VirtualInvocation:
 
     def _look_up(self, tasks: Sequence[int]) -> m.Event | None:
         found = self._world.coordination.outputs(tasks)
+        if len(found) < len(tasks) and self._world.coordination.status() is Status.SUCCEEDED:
+            return m.StopRequested(Status.SUCCEEDED)
         if len(found) < len(tasks):
             raise AssertionError(f"{self.claim.worker}: fetches {set(tasks) - set(found)}, which nobody has stored")
         for task, stored in found.items():
@@ -264,6 +302,8 @@ class VirtualInvocation:
 
     def _download(self, tasks: tuple[int, ...], large: tuple[int, ...]) -> m.Event:
         found = self._world.objects.get([output_key(task) for task in large])
+        if len(found) < len(large) and self._world.coordination.status() is Status.SUCCEEDED:
+            return m.StopRequested(Status.SUCCEEDED)
         for task in large:
             self._values[task] = serde.loads(found[output_key(task)])
         return m.Fetched(tasks)
@@ -302,6 +342,7 @@ class VirtualInvocation:
             keep=finished.keep,
             sink=sink,
             consumers=tuple(Consumer(task, view.needs[task], view.worker_of[task]) for task in finished.consumers),
+            watchers=finished.watchers,
         )
 
     def _published(self, published: Published) -> Published:
@@ -319,6 +360,12 @@ class VirtualInvocation:
     def _invoke(self, command: m.Invoke) -> None:
         self._world.gateway.invoke(command.claims)
 
+    def _prewarm(self, command: m.Prewarm) -> None:
+        self._world.gateway.prewarm(command.resources, command.count)
+
+    def _alarm(self, command: m.Alarm) -> None:
+        self._later(max(0.0, command.at_s - self._world.clock()), m.AlarmRang())
+
     def _listen(self, _: m.Listen) -> None:
         self._cursor = "0"
         self.wake()
@@ -330,7 +377,7 @@ class VirtualInvocation:
         """Ask and answer in one step, as `WorkerState.suspending` demands."""
         if self.state.suspending:
             ask, cursor = self._world.coordination.suspend, self._cursor or "0"
-            granted = ask(self.claim.worker, self.claim.attempt, cursor, self._world.timing.start_s)
+            granted = ask(self.claim.worker, self.claim.attempt, cursor, self._world.model.start_s)
             self._tell(m.SuspendAnswered(granted))
 
     def _discard(self, command: m.Discard) -> None:
@@ -343,7 +390,9 @@ class VirtualInvocation:
 
     def _clean_up(self, _: m.CleanUp) -> None:
         sinks = self._world.view.graph.sink_set
-        stale = [task for task in self._world.coordination.objects_stored() if task not in sinks]
+        # What was written here after somebody else had cleaned up is in no list.
+        written = {*self._world.coordination.objects_stored(), *self._stored}
+        stale = [task for task in written if task not in sinks]
         self._world.objects.delete(map(output_key, stale))
         self._world.coordination.prune()
 
@@ -353,6 +402,7 @@ class VirtualInvocation:
         span = InvocationSpan(
             worker=self.claim.worker,
             attempt=self.claim.attempt,
+            resources=self.claim.resources,
             cold=self._startup.cold,
             asked_s=self._startup.asked_s,
             granted_s=self._startup.granted_s,
@@ -385,6 +435,9 @@ class VirtualInvocation:
         m.Store: _store,
         m.Send: _send,
         m.Invoke: _invoke,
+        m.Abandon: _abandon,
+        m.Prewarm: _prewarm,
+        m.Alarm: _alarm,
         m.Listen: _listen,
         m.Suspend: _suspend,
         m.Discard: _discard,

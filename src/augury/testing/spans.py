@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from augury.config import Resources
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSpan:
@@ -13,15 +15,21 @@ class TaskSpan:
     Attributes:
         task: Which.
         worker: Where; `attempt`: in which invocation of that worker.
+        ready_s: When its worker knew that all its inputs exist; of a retry, when the one before it failed.
         start_s: From when.
         end_s: Until when.
+        duplicate: Whether the plan gives the task to another worker.
+        abandoned: Whether it ran in vain: another worker was faster.
     """
 
     task: int
     worker: str
     attempt: int
+    ready_s: float
     start_s: float
     end_s: float
+    duplicate: bool = False
+    abandoned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +38,7 @@ class InvocationSpan:
 
     Attributes:
         worker: Which; `attempt`: which start of it.
+        resources: What it had.
         cold: Whether a new environment had to be made.
         asked_s: When it was asked for.
         granted_s: When it got a slot.
@@ -44,6 +53,7 @@ class InvocationSpan:
 
     worker: str
     attempt: int
+    resources: Resources
     cold: bool
     asked_s: float
     granted_s: float
@@ -57,6 +67,21 @@ class InvocationSpan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrewarmSpan:
+    """One environment that was made ahead of time.
+
+    Attributes:
+        resources: What it has.
+        start_s: From when it was made; it held a slot, and is paid for.
+        end_s: When it was up, and free.
+    """
+
+    resources: Resources
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualRun:
     """How a run went.
 
@@ -66,10 +91,12 @@ class VirtualRun:
         makespan_s: From the start until the last sink was known.
         timeline: Every execution of a task, in the order in which they ended.
         invocations: Every invocation, in the order in which they ended.
-        cold_starts: How many of them found no warm environment.
-        max_concurrent: How many held a slot at once, at most.
+        prewarms: Every environment that was made ahead of time, in the order in which they were up.
+        cold_starts: How many of the invocations found no warm environment.
+        max_concurrent: How many slots were taken at once, at most.
         stored: The outputs that were put into shared storage, and their sizes.
         executions: How often each task was executed.
+        ran: How many tasks were done, as storage counted them: those that ran twice once.
         reports: How many reports were sent.
         leftovers: The outputs, sinks aside, that were still in storage when the last worker had left.
     """
@@ -79,10 +106,12 @@ class VirtualRun:
     makespan_s: float
     timeline: tuple[TaskSpan, ...]
     invocations: tuple[InvocationSpan, ...]
+    prewarms: tuple[PrewarmSpan, ...]
     cold_starts: int
     max_concurrent: int
     stored: Mapping[int, int]
     executions: Mapping[int, int]
+    ran: int
     reports: int
     leftovers: tuple[int, ...]
 

@@ -12,37 +12,69 @@ Use it to test a workflow without a platform, a planner without waiting, or to s
 
 The pieces: `clock` (the heap of what will happen), `gateway` (slots, queue, cold starts), `invocation` (one
 worker: the real core, with commands that take virtual time), and the real storage in memory.
+
+What takes how long. Times are those of the worker's configuration; what is not listed takes none.
+
+- *Submission*: at 0 s the client asks for the first workers, and then for what the plan has it pre-warm.
+- *Start*: from the moment that a slot is granted, `warm_start_s`, or `cold_start_s` in a new environment. A cold start
+  takes `crowd_s` longer for each other start that is under way when its slot is granted, cold, warm or pre-warming;
+  one of a worker is under way until its join takes effect.
+  Asking the gateway takes no time. Slots are granted in the order of asking, and are free again when a worker leaves.
+- *Requests* to storage (join, report, look-up of outputs) take effect after `latency_s / 2` and are answered after
+  another `latency_s / 2`. Requests do not slow each other down, nor do tasks that run.
+- *Fetch*: one look-up for all outputs that are fetched together, which brings the small ones: `latency_s`. If there are
+  large ones, all come at once after `1.5 * latency_s` and the bytes of the large ones over `bandwidth_bytes_s`.
+- *Store*: a large output takes effect after `latency_s / 2` and its bytes over `bandwidth_bytes_s`, and the core goes
+  on `latency_s / 2` later. Small ones ride inside reports, and take no time beside them.
+- *Inbox*: `latency_s / 2` after something was put into it, or after it began to listen, a worker reads its inbox, and
+  takes everything in at once that is there by then.
+- *Tasks* run for `duration_s`, beside each other on the slots of their worker. One that is abandoned ends in that
+  moment, and its slot is free.
+- *Reports*: a worker without a running task reports at once; one with running tasks `flush_s` after there was
+  something to report. One report is under way at a time.
+- *Progress*: every `progress_s` a worker with running tasks looks whether others could take tasks over; if tasks are
+  queued, every `start_s` (the cold start of the model and `grace_s`), should that be shorter.
+- *Patience*: a worker that has been idle for `start_s` while others are starting offers its slot.
+- *Pre-warming*: see `gateway`. It is asked for at the very moment that a hint names, holds its slot for a cold start,
+  and is billed for it.
+- *End*: the run is over when the report of its last sink takes effect.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import msgspec
 
 from augury import serde
-from augury.config import INLINE_BYTES
+from augury.config import INLINE_BYTES, Resources
 from augury.dag.graph import Graph, Workflow, build_workflow
 from augury.dag.program import LoadedProgram, encode
 from augury.dag.refs import fill
 from augury.errors import RunError, TaskFailed
+from augury.plan.hints import PreWarmHint
+from augury.plan.model import PlatformModel, Timing
 from augury.plan.outlook import Outlook, Planner
 from augury.plan.plan import Plan
 from augury.plan.planners.wukong import WukongPlanner
 from augury.storage.memory import MemoryCoordination, MemoryObjects, MemoryStorage
 from augury.storage.protocols import CLIENT, Claim, RunEnded, RunSpec, Status, output_key
 from augury.testing.clock import VirtualClock
-from augury.testing.gateway import Startup, StartupTimes, VirtualGateway
+from augury.testing.gateway import Startup, VirtualGateway
 from augury.testing.invocation import VirtualInvocation
-from augury.testing.spans import InvocationSpan, Recorder, TaskSpan, VirtualRun
-from augury.testing.world import Evaluate, Timing, World
+from augury.testing.spans import InvocationSpan, PrewarmSpan, Recorder, TaskSpan, VirtualRun
+from augury.testing.world import Evaluate, World
+from augury.worker.policies.registry import Policies
 from augury.worker.view import RunView
 
-__all__ = ["Deadlock", "InvocationSpan", "TaskSpan", "VirtualPlatform", "VirtualRun"]
+__all__ = ["Deadlock", "InvocationSpan", "PrewarmSpan", "TaskSpan", "VirtualPlatform", "VirtualRun"]
 
-Durations = Callable[[int], float] | Mapping[int, float] | float
-"""How long tasks take: for each the same, by task (those left out take no time), or computed."""
+Durations = Callable[[int], float] | Callable[[int, Resources], float] | Mapping[int, float] | float
+"""How long tasks take: for each the same; by task (those left out take no time); or computed, from the task's id
+alone or, if the function takes two arguments, also from what its worker has."""
 
 Sizes = Callable[[int], int] | Mapping[int, int]
 """How large outputs are said to be, by task; those left out are as large as their pickle."""
@@ -68,7 +100,13 @@ class VirtualPlatform:
             offer their slots.
         flush_s: How long a finished task may go unreported while others run.
         progress_s: How often a worker looks how far it is, and whether others could take over some of its work.
+        crowd_s: How much longer a cold start takes for each other start under way.
+        timings: Start-ups and storage for configurations that differ from the rest.
+        configurations: What workers can be had; the slowest of their starts is how long others are patient.
+        warm: How many environments of each configuration are warm at the start; infinite: all that are needed.
         seed: Draws the order of things that happen at the same moment; without it, the order of asking.
+        interruptible: Whether tasks that turn out to run in vain, since another worker was faster, can be stopped;
+            else they run to their end.
         check_invariants: Validate every worker after every event; for tests of the worker itself.
 
     Example:
@@ -91,8 +129,65 @@ class VirtualPlatform:
     grace_s: float = 0.2
     flush_s: float = 0.001
     progress_s: float = 0.25
+    crowd_s: float = 0.0
+    timings: Mapping[Resources, Timing] = field(default_factory=dict)
+    configurations: tuple[Resources, ...] = (Resources(),)
+    warm: Mapping[Resources, float] = field(default_factory=dict)
     seed: int | None = None
+    interruptible: bool = True
     check_invariants: bool = False
+
+    @classmethod
+    def of(cls, model: PlatformModel, *, seed: int | None = None, check_invariants: bool = False) -> Self:
+        """The platform that a model describes: what is predicted for the one can be run on the other.
+
+        Example:
+            >>> from augury.plan.model import PlatformModel, Timing
+            >>> VirtualPlatform.of(PlatformModel(timing=Timing(cold_start_s=2.0))).cold_start_s
+            2.0
+        """
+        timing = model.timing
+        return cls(
+            slots=model.concurrency,
+            cold_start_s=timing.cold_start_s,
+            warm_start_s=timing.warm_start_s,
+            keep_alive_s=model.keep_alive_s,
+            latency_s=timing.latency_s,
+            bandwidth_bytes_s=timing.bandwidth_bytes_s,
+            inline_bytes=model.inline_bytes,
+            grace_s=model.grace_s,
+            flush_s=model.flush_s,
+            progress_s=model.progress_s,
+            crowd_s=timing.crowd_s,
+            timings=model.timings,
+            configurations=tuple(model.configurations),
+            warm=model.warm,
+            seed=seed,
+            check_invariants=check_invariants,
+        )
+
+    @property
+    def model(self) -> PlatformModel:
+        """The platform in numbers, for simulations."""
+        timing = Timing(
+            cold_start_s=self.cold_start_s,
+            warm_start_s=self.warm_start_s,
+            latency_s=self.latency_s,
+            bandwidth_bytes_s=self.bandwidth_bytes_s,
+            crowd_s=self.crowd_s,
+        )
+        return PlatformModel(
+            timing=timing,
+            timings=self.timings,
+            configurations=self.configurations,
+            concurrency=self.slots,
+            keep_alive_s=self.keep_alive_s,
+            warm=self.warm,
+            inline_bytes=self.inline_bytes,
+            flush_s=self.flush_s,
+            grace_s=self.grace_s,
+            progress_s=self.progress_s,
+        )
 
     def run(
         self,
@@ -110,7 +205,8 @@ class VirtualPlatform:
             plan: Who runs what.
             evaluate: Gives the value of a task, by its id, from the values of its inputs, by theirs. What it
                 raises is the task's failure.
-            duration_s: How long tasks take.
+            duration_s: How long tasks take: a number, a mapping by task id, or a function of the id, or of the id
+                and the resources of the worker.
             size_bytes: How large outputs are said to be, to try out large ones without making them.
 
         Raises:
@@ -147,10 +243,25 @@ class VirtualPlatform:
         return replace(run, result=result)
 
 
-def _durations(given: Durations) -> Callable[[int], float]:
+def _durations(given: Durations) -> Callable[[int, Resources], float]:
     if isinstance(given, Mapping):
-        return lambda task: given.get(task, 0.0)
-    return given if callable(given) else lambda _: given
+        return lambda task, _: given.get(task, 0.0)
+    if not callable(given):
+        return lambda _, __: given
+    if _takes_resources(given):
+        return cast("Callable[[int, Resources], float]", given)
+    by_task = cast("Callable[[int], float]", given)
+    return lambda task, _: by_task(task)
+
+
+def _takes_resources(function: Callable[..., float]) -> bool:
+    """Whether a function cannot be called without a second argument."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # of some built-in functions it is not known
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(one.kind in positional and one.default is one.empty for one in parameters) > 1
 
 
 def _sizes(given: Sizes) -> Callable[[int, int], int]:
@@ -183,43 +294,36 @@ class _Run:
         graph: Graph,
         plan: Plan,
         evaluate: Evaluate,
-        duration_s: Callable[[int], float],
+        duration_s: Callable[[int, Resources], float],
         size_bytes: Callable[[int, int], int],
     ) -> None:
+        model = platform.model
         self._graph = graph
         self._plan = plan
         self._clock = VirtualClock(None if platform.seed is None else Random(platform.seed))  # noqa: S311 - no secrets
-        start_s = platform.cold_start_s + platform.grace_s
         self._view = RunView(
-            graph, plan, concurrency=platform.slots, inline_bytes=platform.inline_bytes, start_s=start_s
+            graph, plan, concurrency=platform.slots, inline_bytes=platform.inline_bytes, start_s=model.start_s
         )
         storage = MemoryStorage(clock=self._clock, ttl_s=float("inf"))
         self._coordination: MemoryCoordination = storage.coordination("virtual")
         self._objects: MemoryObjects = storage.objects("virtual")
-        times = StartupTimes(
-            cold_s=platform.cold_start_s, warm_s=platform.warm_start_s, keep_alive_s=platform.keep_alive_s
-        )
-        self._gateway = VirtualGateway(self._clock, platform.slots, times, self._start)
+        self._gateway = VirtualGateway(self._clock, model, self._start)
         self._recorder = Recorder()
         self._alive: dict[tuple[str, int], tuple[VirtualInvocation, Callable[[], None]]] = {}
         self._ended: tuple[float, RunEnded] | None = None
         self._world = World(
             clock=self._clock,
             view=self._view,
+            policies=Policies(self._view),
             coordination=self._coordination,
             objects=self._objects,
             gateway=self._gateway,
             recorder=self._recorder,
-            timing=Timing(
-                latency_s=platform.latency_s,
-                bandwidth_bytes_s=platform.bandwidth_bytes_s,
-                start_s=start_s,
-                flush_s=platform.flush_s,
-                progress_s=platform.progress_s,
-            ),
+            model=model,
             evaluate=evaluate,
             duration_s=duration_s,
             size_bytes=size_bytes,
+            interruptible=platform.interruptible,
             check_invariants=platform.check_invariants,
         )
 
@@ -229,6 +333,11 @@ class _Run:
         self._coordination.create(self._spec(), self._graph.sinks, claims)
         self._coordination.subscribe(CLIENT, self._hear)
         self._gateway.invoke(claims)
+        for hint in self._plan.launch:
+            if hint.after_s:
+                self._clock.after(hint.after_s, partial(self._launch, hint))
+            else:
+                self._launch(hint)
         self._clock.run()
         if self._ended is None or self._alive:
             raise Deadlock(self._describe())
@@ -263,6 +372,10 @@ class _Run:
         unsubscribe = self._coordination.subscribe(claim.worker, invocation.wake)
         self._alive[claim.worker, claim.attempt] = (invocation, unsubscribe)
         invocation.begin()
+
+    def _launch(self, hint: PreWarmHint) -> None:
+        if self._ended is None:
+            self._gateway.prewarm(hint.resources, hint.count)
 
     def _bury(self, invocation: VirtualInvocation) -> None:
         _, unsubscribe = self._alive.pop((invocation.claim.worker, invocation.claim.attempt))
@@ -308,10 +421,12 @@ class _Run:
             makespan_s=makespan_s,
             timeline=tuple(self._recorder.timeline),
             invocations=tuple(self._recorder.invocations),
+            prewarms=tuple(self._gateway.prewarms),
             cold_starts=self._gateway.cold_starts,
             max_concurrent=self._gateway.max_concurrent,
             stored=dict(self._recorder.stored),
             executions=dict(self._recorder.executions),
+            ran=self._coordination.progress().ran,
             reports=self._recorder.reports,
             leftovers=self._leftovers(),
         )

@@ -8,6 +8,7 @@ from augury.dag.graph import Graph
 from augury.dag.program import LoadedProgram, Program
 from augury.plan.plan import Plan
 from augury.storage.protocols import RunSpec
+from augury.worker.policies.registry import Policies
 from augury.worker.view import RunView
 
 _KEPT_RUNS = 4
@@ -17,6 +18,7 @@ class RunCode(NamedTuple):
     """A run as a worker process knows it; see `RunSpec` for what is taken from there."""
 
     view: RunView
+    policies: Policies
     program: LoadedProgram
     constants: int
     object_dir: str
@@ -46,7 +48,9 @@ class RunCache:
         plan.validate(graph)
         view = RunView(graph, plan, concurrency=spec.concurrency, inline_bytes=spec.inline_bytes, start_s=spec.start_s)
         loaded = LoadedProgram(graph, program)
-        code = RunCode(view, loaded, len(program.constants), spec.object_dir, spec.sys_path, spec.record)
+        code = RunCode(
+            view, Policies(view), loaded, len(program.constants), spec.object_dir, spec.sys_path, spec.record
+        )
         with self._lock:
             self._runs[run_id] = code
             while len(self._runs) > _KEPT_RUNS:

@@ -1,6 +1,7 @@
 """How a failure travels from a worker to the user: as data on the way, as the user's own exception at the end."""
 
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from types import FunctionType, TracebackType
 from typing import Any
@@ -10,6 +11,8 @@ import msgspec
 from augury import errors, serde
 from augury.dag.graph import Graph
 from augury.invoke.gateway import Invocation
+from augury.plan.plan import Plan
+from augury.worker.view import planned_name
 
 _OWN_FOLDERS = (str(Path(__file__).parent), str(Path(traceback.__file__).with_name("asyncio")))
 """Where the code is that calls the user's function, directly or in an event loop."""
@@ -84,11 +87,17 @@ def worker_lost(invocation: Invocation, reason: str) -> bytes:
     ).encode()
 
 
-def to_exception(failure: Failure, graph: Graph) -> BaseException:
-    """What the client raises: the user's own exception if it travelled, with a cause that tells the story."""
+def to_exception(failure: Failure, graph: Graph, plan: Plan | None = None) -> BaseException:
+    """What the client raises: the user's own exception if it travelled, with a cause that tells the story.
+
+    Args:
+        failure: What a worker or a gateway told.
+        graph: The workflow.
+        plan: What was carried out; it knows the tasks of a worker that died before it could tell.
+    """
     kind = getattr(errors, failure.kind, errors.RunError)
     if failure.task < 0:
-        return kind(_with_traceback(failure.message + _given(failure, graph) + _cure(failure), failure))
+        return kind(_with_traceback(failure.message + _given(failure, graph, plan) + _cure(failure), failure))
     story = _story(failure, graph)
     if not failure.error:
         return kind(story)
@@ -101,11 +110,16 @@ def to_exception(failure: Failure, graph: Graph) -> BaseException:
     return error
 
 
-def _given(failure: Failure, graph: Graph) -> str:
-    """What a lost worker was to do, as far as its invocation says."""
-    labels = [graph.label(task) for task in failure.tasks[:_NAMED_TASKS]]
-    if len(failure.tasks) > _NAMED_TASKS:
-        labels.append(f"{len(failure.tasks) - _NAMED_TASKS} more")
+def _given(failure: Failure, graph: Graph, plan: Plan | None) -> str:
+    """What a lost worker was to do, as far as its invocation or the plan says."""
+    tasks: Sequence[int] = failure.tasks
+    if not tasks and failure.kind == "WorkerLost" and plan is not None:
+        workers = {planned_name(a.worker): a.worker for a in plan.assignments if a.worker is not None}
+        index = workers.get(failure.worker, -1)
+        tasks = [task for task, assignment in enumerate(plan.assignments) if assignment.worker == index]
+    labels = [graph.label(task) for task in tasks[:_NAMED_TASKS]]
+    if len(tasks) > _NAMED_TASKS:
+        labels.append(f"{len(tasks) - _NAMED_TASKS} more")
     listed = " and ".join(part for part in (", ".join(labels[:-1]), *labels[-1:]) if part)
     return f"; it was given {listed}" if listed else ""
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from augury.config import Resources
 from augury.storage.protocols import Claim, Outcome, Published, Status
 
 
@@ -79,6 +80,23 @@ class InputsReady(Event, frozen=True):
     received: tuple[int, ...] = ()
 
 
+class TasksCompleted(Event, frozen=True):
+    """Watched tasks were completed by other workers; the outputs of those in `received` are in memory."""
+
+    tasks: tuple[int, ...]
+    received: tuple[int, ...] = ()
+
+
+class TaskAbandoned(Event, frozen=True):
+    """A task was stopped, as `Abandon` demanded; it left no output."""
+
+    task: int
+
+
+class AlarmRang(Event, frozen=True):
+    """The moment has come that the last `Alarm` named."""
+
+
 class WaitedLong(Event, frozen=True):
     """The worker has waited for a while, and other workers of the run cannot start.
 
@@ -96,7 +114,9 @@ class SuspendAnswered(Event, frozen=True):
 
 
 class StopRequested(Event, frozen=True):
-    """The run is over, or no longer this invocation's business."""
+    """The run is over, or no longer this invocation's business; `status` says how it ended, if that is known."""
+
+    status: Status = Status.GONE
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -110,18 +130,34 @@ class Run(Command, frozen=True):
         attempt: Which try it is.
         ready_s: When the task became ready here.
         fetch_s: How long it has waited since then for inputs to come from storage.
+        duplicate: Whether it is the task of another worker.
     """
 
     task: int
     attempt: int = 1
     ready_s: float = 0.0
     fetch_s: float = 0.0
+    duplicate: bool = False
+
+
+class Abandon(Command, frozen=True):
+    """Stop a task that runs: another worker was faster.
+
+    Answer: TaskAbandoned; or TaskFinished or TaskRaised, if it could not be stopped.
+    """
+
+    task: int
 
 
 class Fetch(Command, frozen=True):
-    """Bring outputs of other workers into memory, in as few round trips as possible. Answer: Fetched."""
+    """Bring outputs of other workers into memory, in as few round trips as possible. Answer: Fetched.
+
+    Attributes:
+        early: No task waits for them yet: nothing else may be held up by it.
+    """
 
     tasks: tuple[int, ...]
+    early: bool = False
 
 
 class Store(Command, frozen=True):
@@ -151,6 +187,7 @@ class Finished(msgspec.Struct, frozen=True):
         consumers: The consumers to be counted for, by task id.
         stored: Whether a large output is an object already; else it is held in memory.
         keep: Whether the output must be in storage, whatever the counters say.
+        watchers: The workers to be told.
     """
 
     task: int
@@ -158,6 +195,7 @@ class Finished(msgspec.Struct, frozen=True):
     consumers: tuple[int, ...] = ()
     stored: bool = False
     keep: bool = False
+    watchers: tuple[str, ...] = ()
 
 
 class Invoke(Command, frozen=True):
@@ -166,8 +204,21 @@ class Invoke(Command, frozen=True):
     claims: tuple[Claim, ...]
 
 
+class Prewarm(Command, frozen=True):
+    """Have the platform make environments ready. Nobody waits for it, and nothing depends on it."""
+
+    resources: Resources
+    count: int = 1
+
+
+class Alarm(Command, frozen=True):
+    """Answer with AlarmRang at this moment. It stands for any that was set before."""
+
+    at_s: float
+
+
 class Listen(Command, frozen=True):
-    """Read the inbox from now on. Answers: InputsReady, WaitedLong, StopRequested."""
+    """Read the inbox from now on. Answers: InputsReady, TasksCompleted, WaitedLong, StopRequested."""
 
 
 class Suspend(Command, frozen=True):

@@ -10,7 +10,8 @@ Measuring must cost next to nothing, however short tasks are, so not every run o
   next one is drawn beforehand. If meanwhile tasks have become long, they are not all passed over: after some time
   the next one is measured in any case.
 
-What waits to be sent is bounded, too: see `Spread`.
+What waits to be sent is bounded, too: see `Spread`. Beside what history keeps goes when each task ran (`Span`), for
+who compares the run with its plan.
 """
 
 import ctypes
@@ -25,7 +26,20 @@ from typing import Final
 
 from augury.config import Resources
 from augury.dag.graph import Graph
-from augury.metrics.records import COLUMNS, RUN_ROWS, SCHEMA, Batch, Circumstances, Kind, Series, Spread, pack_row
+from augury.metrics.records import (
+    COLUMNS,
+    RUN_ROWS,
+    SCHEMA,
+    WORKER_SPANS,
+    Batch,
+    Circumstances,
+    Kind,
+    Series,
+    Span,
+    Spread,
+    pack_row,
+    pack_spans,
+)
 
 _SHARE: Final = 0.001
 """Which part of the processor time may go into measuring."""
@@ -114,6 +128,7 @@ class Recorder:
         self._chance = chance
         self._lock = threading.Lock()
         self._tables: dict[tuple[Kind, int], Spread[list[float]]] = {}  # by kind and, for tasks, function
+        self._spans: Spread[Span] = Spread(WORKER_SPANS)
         self._to_be_stored: dict[int, list[float]] = {}  # task whose output may be stored later → its row
         self._under_way = 0
 
@@ -175,8 +190,9 @@ class Recorder:
         before = measurement.used or used
         # With children that were waited for meanwhile counts the largest that there ever was: one cannot tell.
         children_mb = used.children_mb if used.children_s > before.children_s else 0.0
+        now_s = self._wall_clock()
         row = [
-            self._wall_clock(),
+            now_s,
             measurement.queue_s,
             measurement.dependency_s,
             execution_s,
@@ -191,6 +207,7 @@ class Recorder:
         with self._lock:
             self._under_way -= 1
             self._learn(function, execution_s)
+            self._spans.add(Span(task, now_s - upload_s - execution_s, execution_s))
             if self._table(Kind.TASK, function).add(row) and leaves:
                 self._to_be_stored[task] = row
 
@@ -251,9 +268,10 @@ class Recorder:
         """What was measured since the last time, as bytes; empty if there is nothing."""
         with self._lock:
             tables, self._tables = self._tables, {}
+            spans, self._spans = self._spans, Spread(WORKER_SPANS)
             self._to_be_stored.clear()
         series = [self._series(kind, function, table.items) for (kind, function), table in tables.items()]
-        return Batch(SCHEMA, tuple(series)).encode() if series else b""
+        return Batch(SCHEMA, tuple(series), pack_spans(spans.items)).encode() if series else b""
 
     def _series(self, kind: Kind, function: int, rows: list[list[float]]) -> Series:
         info = self._graph.functions[function] if kind is Kind.TASK else None

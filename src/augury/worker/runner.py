@@ -9,6 +9,9 @@ Threads, and what each may do:
         finished must be reported; sends printed text
     listener (only once the core asked for it, or the invocation has lasted a while)
         reads the inbox
+    errands (at most a few, while there are any)
+        do what no task waits for: fetch outputs early, have environments pre-warmed
+    a timer, while an alarm is set
 
 All of them tell the core what happened under one lock, which is never held during I/O (but to give the
 slot up, see `_suspend`). A chain of local tasks needs no other thread and no round trip.
@@ -21,9 +24,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import groupby
+from typing import Any, cast
 
-from augury.errors import AuguryError, SerializationError, TaskTimeout
+from augury.config import Resources
+from augury.errors import AuguryError, RunLost, SerializationError, TaskTimeout
 from augury.invoke.gateway import Gateway, Invocation
 from augury.storage.protocols import (
     CLIENT,
@@ -39,6 +44,7 @@ from augury.storage.protocols import (
     Report,
     Status,
     Stop,
+    TaskCompleted,
     TaskReady,
     WorkerSummary,
     constant_key,
@@ -47,7 +53,7 @@ from augury.storage.protocols import (
 from augury.worker import messages as m
 from augury.worker.code import RunCode
 from augury.worker.failure import Failure, platform_failure, task_failure
-from augury.worker.interrupt import Interrupted, TimeIsUp, allow_interruption, interrupt, run_coroutine, time_limit
+from augury.worker.interrupt import Interrupted, Section, TimeIsUp, allow_interruption, run_coroutine, time_limit
 from augury.worker.output import Outlet, catch_streams, writing_for
 from augury.worker.recorder import Measurement, Recorder
 from augury.worker.state import WorkerState
@@ -68,6 +74,11 @@ _OVERDUE_S = 2.0
 _SLICE_S = 1.0
 _STUBBORN_S = 10.0
 """How long a worker that cannot give its slot up hopes that another one does."""
+_ERRAND_THREADS = 4
+
+
+_Working = tuple[float, m.Run, Section]
+"""What an executor does: since when, which task, and where it can be interrupted."""
 
 
 class Runner:
@@ -85,6 +96,7 @@ class Runner:
         cold: bool,
     ) -> None:
         self._invocation = invocation
+        self._name = invocation.worker
         self._view = code.view
         self._program = code.program
         self._constant_count = code.constants
@@ -92,7 +104,7 @@ class Runner:
         self._objects = objects
         self._gateway = gateway
         self._cold = cold
-        self._state = WorkerState(code.view, invocation.worker, invocation.resources)
+        self._state = WorkerState(code.view, invocation.worker, invocation.resources, code.policies)
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # executors wait for work
         self._courier_wake = threading.Condition(self._lock)
@@ -100,17 +112,24 @@ class Runner:
         self._idle_executors = 0
         self._runs: deque[m.Run] = deque()
         self._io: deque[m.Command] = deque()
-        self._working: dict[int, tuple[float, m.Run]] = {}  # executor threads that run a task: since when, and which
+        self._errands: deque[m.Command] = deque()
+        self._errand_threads = 0
+        self._timer: threading.Timer | None = None
+        self._working: dict[int, _Working] = {}  # executor threads that run a task
+        self._abandoned: set[int] = set()  # tasks that are to be stopped
+        self._unstarted: list[int] = []  # abandoned before they began; the core is to be told
         self._over: m.Leave | None = None
         self._recorder = recorder
         recorder.follow(lambda: self._ran)
-        self._values = Values(code.view, coordination, objects, recorder)
+        self._values = Values(code.view, coordination, objects, recorder, code.policies.is_kept_apart)
         self._outlet = Outlet(self._send_printed, time.monotonic)
         self._cursor = "0"
         self._listening = False
         self._slots = invocation.resources.task_slots
         self._started_s = time.monotonic()
         self._ran = 0
+        self._prewarmed = 0
+        self._tidied = 0  # how many of the outputs that were written here had been when we cleaned up
 
     def run(self, joined: Joined) -> None:
         """Work until the core says that there is nothing left to do here."""
@@ -142,7 +161,11 @@ class Runner:
 
     def _tell(self, event: m.Event) -> None:
         with self._lock:
-            self._take(self._state.handle(event, time.monotonic()))
+            self._handle(event)
+
+    def _handle(self, event: m.Event) -> None:
+        """Tell the core, and take what it commands; the lock is held."""
+        self._take(self._state.handle(event, time.monotonic()))
 
     def _take(self, commands: Sequence[m.Command]) -> None:
         """Sort commands to whoever does them; the lock is held."""
@@ -153,23 +176,43 @@ class Runner:
                 self._values.discard(command.tasks)
             elif isinstance(command, m.Leave):
                 self._end(command)
-            elif isinstance(command, m.Listen):
-                self._listen()
-            else:
+            elif not self._take_rare(command):
                 self._io.append(command)
+        while self._unstarted:
+            self._handle(m.TaskAbandoned(self._unstarted.pop()))
         if self._idle_executors and (self._over or self._runs or self._io):
             self._work.notify_all()
         if self._over or self._courier_takes_io or (self._state.unreported and not self._courier_counts):
             self._courier_wake.notify()
+
+    def _take_rare(self, command: m.Command) -> bool:
+        """Take commands that have their own ways; whether it is one of them."""
+        match command:
+            case m.Listen():
+                self._listen()
+            case m.Fetch(early=True) | m.Prewarm():
+                self._send_on_errand(command)
+            case m.Alarm(at_s):
+                self._set_alarm(at_s)
+            case m.Abandon(task):
+                self._abandon(task)
+            case _:
+                return False
+        return True
 
     def _end(self, leave: m.Leave) -> None:
         """The core is done: drop what is of no use any more, stop what still runs."""
         self._over = leave
         self._runs.clear()
         self._io = deque(command for command in self._io if isinstance(command, m.Fail | m.CleanUp | m.Invoke))
-        for thread_id in self._working:
+        if leave.status is Status.RUNNING:
+            self._io.extend(command for command in self._errands if isinstance(command, m.Prewarm))
+        self._errands.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        for thread_id, (_, _, section) in self._working.items():
             if thread_id != threading.get_ident():
-                interrupt(thread_id)
+                section.interrupt()
 
     @property
     def _courier_takes_io(self) -> bool:
@@ -181,20 +224,23 @@ class Runner:
     def _execute(self) -> None:
         """Run tasks; do I/O while there is none."""
         me = threading.get_ident()
+        section = Section()
         event: m.Event | None = None
         try:
             while True:
                 with self._lock:
-                    self._working.pop(me, None)
+                    done = self._working.pop(me, None)
                     self._ran += isinstance(event, m.TaskFinished)
                     if event is not None:
                         self._take(self._state.handle(event, time.monotonic()))
+                    if self._abandoned and done is not None:
+                        self._abandoned.discard(done[1].task)
                     work = self._next_work()
                     if work is None:
                         return
                     if isinstance(work, m.Run):
-                        self._working[me] = (time.monotonic(), work)
-                event = self._run_task(work) if isinstance(work, m.Run) else self._perform(work)
+                        self._working[me] = (time.monotonic(), work, section)
+                event = self._run_task(work, section) if isinstance(work, m.Run) else self._perform(work)
         finally:
             with self._lock:
                 self._working.pop(me, None)
@@ -212,7 +258,19 @@ class Runner:
             self._work.wait()
             self._idle_executors -= 1
 
-    def _run_task(self, run: m.Run) -> m.Event:
+    def _abandon(self, task: int) -> None:
+        """Stop a task, or do not even start it; the lock is held."""
+        waiting = [run for run in self._runs if run.task == task]
+        if waiting:
+            self._runs.remove(waiting[0])
+            self._unstarted.append(task)
+            return
+        self._abandoned.add(task)  # before it is interrupted: if it has not begun, it looks here
+        for _, run, section in self._working.values():
+            if run.task == task:
+                section.interrupt()
+
+    def _run_task(self, run: m.Run, section: Section) -> m.Event:
         """Call a task's function; everything that it may raise becomes an event."""
         task = run.task
         info = self._view.graph.info(task)
@@ -222,20 +280,30 @@ class Runner:
             self._measure_inputs(task, measured)
             began_s = time.monotonic()
         try:
-            with writing_for(task, self._outlet), time_limit(info.timeout_s):
+            with writing_for(task, self._outlet), time_limit(info.timeout_s), section:
+                if self._abandoned:
+                    self._check_abandoned(task)
                 value = self._call(task, measured)
             ended_s = time.monotonic()
             size_bytes = self._values.keep(task, value, leaves=self._state.leaves(task))
         except BaseException as error:
-            if isinstance(error, Interrupted) and not isinstance(error, TimeIsUp):
-                raise
+            section.close()
             if measured:
                 self._recorder.abandon()
+            if isinstance(error, Interrupted) and not isinstance(error, TimeIsUp):
+                if task in self._abandoned:
+                    return m.TaskAbandoned(task)
+                raise
             return self._raised(run, error)  # a task may raise anything, sys.exit() included; the user gets it
         duration_s = ended_s - began_s
         if measured:
             self._measure(task, measured, duration_s, time.monotonic() - ended_s)
         return m.TaskFinished(task, size_bytes, duration_s)
+
+    def _check_abandoned(self, task: int) -> None:
+        """Stop a task that was abandoned before it could be interrupted."""
+        if task in self._abandoned:
+            raise Interrupted
 
     def _raised(self, run: m.Run, error: BaseException) -> m.TaskRaised:
         if isinstance(error, TimeIsUp):
@@ -294,8 +362,7 @@ class Runner:
     def _carry_out(self, command: m.Command) -> m.Event | None:
         match command:
             case m.Fetch(tasks):
-                self._values.fetch(tasks)
-                return m.Fetched(tasks)
+                return self._fetch(tasks)
             case m.Store(task):
                 self._values.store(task)
                 return m.OutputStored(task)
@@ -304,6 +371,8 @@ class Runner:
                 return m.Reported(self._send(self._report(command)))
             case m.Invoke(claims):
                 self._gateway.invoke([self._to_invocation(claim) for claim in claims])
+            case m.Prewarm(resources, count):
+                self._prewarm(resources, count)
             case m.Suspend():
                 self._suspend()
             case m.Fail(_, failure):
@@ -313,6 +382,59 @@ class Runner:
             case m.CleanUp():
                 self._clean_up()
         return None
+
+    def _fetch(self, tasks: tuple[int, ...]) -> m.Event:
+        try:
+            self._values.fetch(tasks)
+        except RunLost:
+            if self._coordination.status() is not Status.SUCCEEDED:
+                raise
+            return m.StopRequested(Status.SUCCEEDED)  # others have done all that we wanted them for
+        return m.Fetched(tasks)
+
+    def _prewarm(self, resources: Resources, count: int) -> None:
+        """Nothing depends on it, so nothing that it does may matter."""
+        try:
+            self._gateway.prewarm(resources, count)
+            self._prewarmed += count
+        except Exception as error:  # noqa: BLE001 - see above
+            _log.warning("worker %s could not have %d x %s pre-warmed: %s", self._name, count, resources, error)
+
+    # Errands and alarms
+
+    def _send_on_errand(self, command: m.Command) -> None:
+        """Have something done beside everything else; the lock is held."""
+        self._errands.append(command)
+        if self._errand_threads < _ERRAND_THREADS:
+            self._errand_threads += 1
+            threading.Thread(target=self._guard, args=(self._run_errands,), daemon=True).start()
+
+    def _run_errands(self) -> None:
+        while True:
+            with self._lock:
+                if not self._errands:
+                    self._errand_threads -= 1
+                    return
+                command = self._errands.popleft()
+            event = self._perform(command)
+            if event is not None:
+                self._tell(event)
+
+    def _set_alarm(self, at_s: float) -> None:
+        """Ring at a moment; the lock is held."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = threading.Timer(max(0.0, at_s - time.monotonic()), self._ring, (at_s,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _ring(self, at_s: float) -> None:
+        rest_s = at_s - time.monotonic()
+        if rest_s > 0:  # some timers are early
+            time.sleep(rest_s)
+        self._guard(lambda: self._tell(m.AlarmRang()))
+
+    # Reports
 
     def _send(self, report: Report) -> Outcome:
         began_s = time.monotonic()
@@ -349,6 +471,7 @@ class Runner:
             keep=finished.keep,
             sink=sink,
             consumers=tuple(Consumer(c, view.needs[c], view.worker_of[c]) for c in finished.consumers),
+            watchers=finished.watchers,
         )
 
     def _to_invocation(self, claim: Claim) -> Invocation:
@@ -367,11 +490,20 @@ class Runner:
             if self._state.suspending:
                 worker, attempt = self._invocation.worker, self._invocation.attempt
                 granted = self._coordination.suspend(worker, attempt, self._cursor, self._view.start_s)
-                self._take(self._state.handle(m.SuspendAnswered(granted), time.monotonic()))
+                self._handle(m.SuspendAnswered(granted))
+
+    def _take_back_late(self) -> None:
+        """Remove what another thread was still writing when the run had succeeded, and we had cleaned up."""
+        late = [task for task in self._values.put[self._tidied :] if task not in self._view.graph.sink_set]
+        if late:
+            self._objects.delete([output_key(task) for task in late])
 
     def _clean_up(self) -> None:
         sinks = self._view.graph.sink_set
-        large = [output_key(task) for task in self._coordination.objects_stored() if task not in sinks]
+        # What was written here after somebody else had cleaned up is in no list.
+        self._tidied = len(self._values.put)
+        written = {*self._coordination.objects_stored(), *self._values.put}
+        large = [output_key(task) for task in written if task not in sinks]
         constants = [constant_key(index) for index in range(self._constant_count)]
         if large or constants:
             self._objects.delete([*large, *constants])
@@ -407,8 +539,8 @@ class Runner:
                 now_s = time.monotonic()
                 progress = now_s >= progress_due_s
                 if self._working and (progress or (self._state.unreported and command is None)):
-                    running_s = now_s - min(began_s for began_s, _ in self._working.values())
-                    self._take(self._state.handle(m.FlushDue(running_s), now_s))
+                    running_s = now_s - min(began_s for began_s, _, _ in self._working.values())
+                    self._handle(m.FlushDue(running_s))
                 if now_s - self._started_s > LISTEN_AFTER_S:
                     self._listen()
             if command is not None:
@@ -425,7 +557,7 @@ class Runner:
 
     def _end_overdue(self, now_s: float) -> None:
         """End the run for a task that does not let itself be interrupted; the client has the worker stopped then."""
-        for began_s, run in list(self._working.values()):
+        for began_s, run, _ in list(self._working.values()):
             timeout_s = self._view.graph.info(run.task).timeout_s
             if timeout_s is not None and now_s - began_s > timeout_s + _OVERDUE_S:
                 late = TaskTimeout(f"it ran longer than its timeout_s of {timeout_s:g} s, and cannot be interrupted")
@@ -464,8 +596,12 @@ class Runner:
                 cursor, events = self._coordination.read(
                     self._invocation.worker, self._cursor, min(patience_s, _SLICE_S)
                 )
-                for event in events:
-                    self._hear(event)
+                for kind, group in groupby(events, type):
+                    if kind is TaskCompleted:
+                        self._hear_completions([cast("TaskCompleted", event) for event in group])
+                    else:
+                        for event in group:
+                            self._hear(event)
                 self._cursor = cursor
                 patience_s = self._view.start_s if events else 2 * patience_s
                 if events:
@@ -490,7 +626,16 @@ class Runner:
                     f"worker {self._invocation.worker} must give its slot up to others and cannot: {error}, "
                     "or give the platform more slots"
                 ) from error
-            self._take(self._state.handle(m.WaitedLong(sizes), time.monotonic()))
+            self._handle(m.WaitedLong(sizes))
+
+    def _hear_completions(self, events: Sequence[TaskCompleted]) -> None:
+        """Take the outputs that something here waits for, and tell the core of all."""
+        with self._lock:
+            wanted = [event for event in events if event.inline is not None and self._state.wants(event.task)]
+        for event in wanted:
+            self._values.receive(event.task, event.inline or b"")
+        received = tuple(event.task for event in wanted)
+        self._tell(m.TasksCompleted(tuple(event.task for event in events), received))
 
     def _hear(self, event: object) -> None:
         if isinstance(event, TaskReady):
@@ -515,11 +660,14 @@ class Runner:
             stored_bytes=self._values.stored_bytes,
             fetched_bytes=self._values.fetched_bytes,
             suspended=leave.suspended,
+            prewarmed=self._prewarmed,
             records=self._recorder.take(),
         )
         try:
             self._send_printed()
-            if leave.status not in (Status.RUNNING, Status.SUCCEEDED):
+            if leave.status is Status.SUCCEEDED:
+                self._take_back_late()
+            elif leave.status is not Status.RUNNING:
                 self._values.take_back()
             self._coordination.leave(summary)
         except AuguryError as error:

@@ -27,18 +27,40 @@ runner says `FlushDue`, and one report is under way at a time. So many short tas
 
 Flexible tasks that wait here behind a running one are handed on as soon as the platform has room again and
 they would take longer than a worker takes to start: work that turns out uneven, or long, spreads by itself.
+
+What optimizations ask for is decided by policies (`augury.worker.policies`) and done here. A plan without hints has
+none of them, and nothing of what follows happens:
+
+- *Watching.* Completions that others watch are reported with their names, whoever takes the output.
+- *Fetching early.* Outputs that tasks here wait for are fetched before those are ready; they are not fetched twice.
+- *Duplicates.* A planned task that its own worker watches may be run by another worker too, if planned tasks there
+  wait for it. Both report it alike, so that storage counts it once; for that its flexible consumers are all counted
+  in storage. Who hears that the other was faster forgets the task, or has it stopped (it is *abandoned*) and
+  ignores what it still says; the output comes from storage. So the life of a duplicate is
+
+      (inputs are fetched) ──▶ ready ──▶ running ──▶ finished, or spoiled if it failed
+                └───────────────┴──────────┴── heard of, or of no use any more: dropped
 """
 
+import math
 from bisect import bisect_left
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
 from augury.config import Resources
-from augury.storage.protocols import Claim, Outcome, Published, Status
+from augury.storage.protocols import Claim, Outcome, Status
 from augury.worker import messages as m
+from augury.worker.advice import EARLY_S, Advice
+from augury.worker.duplicates import Duplicates
+from augury.worker.memory import Memory
+from augury.worker.outbox import Outbox
+from augury.worker.policies.policy import Action, Duplicate, FetchEarly, PreWarm
+from augury.worker.policies.registry import Policies
+from augury.worker.ready import RankedQueue, ReadyQueue
+from augury.worker.sharing import Gathering, Pace, shares
 from augury.worker.view import RunView, generation_of
 
 FETCH_AHEAD = 16
@@ -49,13 +71,24 @@ class WorkerState:
     """What one invocation knows and has to do.
 
     Invariants, checked by `validate`:
-        - a task is in at most one of: waiting, queue, blocked, running;
+        - a task is in at most one of: waiting, queue, blocked, running, and duplicates that do not run yet;
+        - an output has as many uses as there are tasks in these places that take it, and reasons to spare it;
+        - what is abandoned runs; a duplicate is a task of another worker that something here takes and that is not
+          known to be complete, unless it is abandoned;
         - an output that is to be told with its value, stored or published is in memory until that is answered;
-        - a value is in memory only while something here uses it, or it waits to be told, stored or published;
+        - a value is in memory only while something here uses it, or it waits to be told, stored or published, or is
+          being fetched too;
         - after `Leave` nothing is handled any more.
+
+    Args:
+        view: The graph and the plan.
+        name: Which worker this is.
+        resources: What it has.
+        policies: What optimizations have workers do; worked out if it is not given.
     """
 
-    def __init__(self, view: RunView, name: str, resources: Resources) -> None:
+    def __init__(self, view: RunView, name: str, resources: Resources, policies: Policies | None = None) -> None:
+        policies = Policies(view) if policies is None else policies
         self.view = view
         self.name = name
         self.resources = resources
@@ -66,45 +99,38 @@ class WorkerState:
         self._remaining: set[int] = set()
         self._waits: dict[int, int] = {}  # planned task → local inputs to come, plus one for all foreign ones
         self._foreign: set[int] = set()  # planned tasks that wait for foreign inputs
-        self._queue: deque[int] = deque()
+        self._queue = RankedQueue(view.plan.ranks) if view.plan.ranks and self._planned else ReadyQueue()
         self._blocked: dict[int, set[int]] = {}  # task → its inputs under way
         self._now_s = 0.0  # when the event that is being handled happened
         self._ready_s: dict[int, float] = {}  # task that is queued or blocked → when it became ready
         self._blocked_s: dict[int, float] = {}  # task that was blocked → since when; once its inputs came, for how long
-        self._fetching: set[int] = set()
         self._running: set[int] = set()
         self._tries: dict[int, int] = {}
-        self._values: set[int] = set()
-        self._uses: dict[int, int] = {}  # output → tasks here that will take it, and reasons to expect more
-        self._spared: dict[int, list[int]] = {}  # unreported task → inputs of it that its consumers take too
-        self._unstored: dict[int, int] = {}  # output made here and not in storage → its size
-        self._outbox: dict[int, m.Finished] = {}
         self._done: frozenset[int] = frozenset()  # what storage had counted when we began
-        self._gathered: dict[int, int] = {}  # flexible task → inputs that finished here or were done before
-        self._publish: dict[int, Published] = {}
-        self._storing: set[int] = set()
-        self._claims: list[tuple[set[int], list[Claim]]] = []  # claims, and the outputs they wait for
-        self._counted: set[int] = set()  # tasks finished here whose completion storage has counted
-        self._sent: m.Send | None = None
-        self._sent_tasks: dict[
-            int, bool
-        ] = {}  # output that the report under way tells of → whether it puts it in storage
+        self._outbox = Outbox(view, self._emit)
+        self._memory = Memory(self._outbox.holds, self._outbox.forget, self._emit)
+        self._spared: dict[int, list[int]] = {}  # unreported task → inputs of it that its consumers take too
+        self._gathering = Gathering(view.graph.deps)
         self._urgent = False
         self._flush = False  # the runner asked for a report, be it only of how many tasks ran
         self._live = 1
         self._ran = 0
-        self._timed = 0  # tasks that ran here
-        self._timed_s = 0.0  # how long they ran together
-        self._running_s = 0.0  # how long the present ones run, as far as we know
+        self._pace = Pace()
         self._suspending = False  # what we hold is on its way into storage; then we ask
         self._asked = False  # `Suspend` was commanded, and nothing has come since that makes it pointless
+        self._policies = policies if policies else None
+        self._advice = Advice(name, policies.of(name), len(view.graph)) if policies else None
+        self._alarm_s = math.inf  # for when the runner was asked to ring
+        self._heard: set[int] = set()  # tasks that others completed since we began, or that we completed for them
+        self._dups = Duplicates()
+        self._abandoned: set[int] = set()  # tasks that run in vain
         self._commands: list[m.Command] = []
 
     # What the runner asks
 
     def leaves(self, task: int) -> bool:
         """Whether the output of a task may have to leave this worker, so that its size matters."""
-        if task in self.view.graph.sink_set:
+        if task in self.view.graph.sink_set or (self._policies and self._policies.watchers(task)):
             return True
         worker_of = self.view.worker_of
         if worker_of[task] and all(worker_of[consumer] == worker_of[task] for consumer in self._dependents[task]):
@@ -114,26 +140,19 @@ class WorkerState:
             return True
         return not self.resources.covers(self.view.resources_of[consumers[0]])
 
+    def wants(self, task: int) -> bool:
+        """Whether something here waits for the output of a task, and it is not here."""
+        return self._memory.lacks(task)
+
     @property
     def unreported(self) -> bool:
         """Whether a report could be sent now that others may wait for."""
-        if self._sent is not None:
-            return False
-        tellable = self._publish or not self._storing.issuperset(self._outbox)
-        return bool(tellable) or any(not waits & self._storing for waits, _ in self._claims)
+        return self._outbox.unreported
 
     @property
     def idle(self) -> bool:
         """Whether the worker can do nothing until an event from outside comes."""
-        return not (
-            self._running
-            or self._queue
-            or self._blocked
-            or self._storing
-            or self._sent
-            or self._outbox
-            or self._publish
-        )
+        return not (self._running or self._queue or self._blocked or self._outbox.busy or self._dups)
 
     @property
     def queued(self) -> bool:
@@ -156,9 +175,12 @@ class WorkerState:
 
     def needed_later(self) -> list[int]:
         """The outputs that exist only in this worker's memory and that its later tasks take."""
-        return [task for task in self._unstored if task in self._uses]
+        return [task for task in self._outbox.unstored if task in self._memory.uses]
 
     # What happens
+
+    def _emit(self, command: m.Command) -> None:
+        self._commands.append(command)
 
     def handle(self, event: m.Event, now_s: float = 0.0) -> list[m.Command]:
         """Take an event in, which happened now; say what must be done."""
@@ -169,28 +191,32 @@ class WorkerState:
         self._HANDLERS[type(event)](self, event)
         if not self.over:
             self._advance()
+        if self._advice is not None and not self.over:
+            self._set_alarm(self._advice.next_s)
         commands, self._commands = self._commands, []
         return commands
 
     def _began(self, event: m.Began) -> None:
         self._live = event.live
         self._done = event.done
+        self._gathering.begin(event.done)
         for task in event.tasks:
             self._enqueue(task)
-        self._counted = set(event.done.intersection(self._planned))
-        self._remaining = set(self._planned) - self._counted
+        self._outbox.counted = set(event.done.intersection(self._planned))
+        self._remaining = set(self._planned) - event.done
         for task in self._planned:
             if task in self._remaining:
                 self._expect(task, event.done)
-        if self._foreign:
+        if self._foreign or self._hears_of_own_tasks():
             self._commands.append(m.Listen())
+        self._advise("began", event.done)
 
     def _expect(self, task: int, done: frozenset[int]) -> None:
         """Count what a planned task waits for."""
         deps = self._deps[task]
         local = sum(dep in self._remaining for dep in deps)
         foreign = any(dep not in done and self.view.worker_of[dep] != self.name for dep in deps)
-        self._use(deps)
+        self._memory.use(deps)
         if foreign:
             self._foreign.add(task)
         if local + foreign:
@@ -201,8 +227,8 @@ class WorkerState:
 
     def _inputs_ready(self, event: m.InputsReady) -> None:
         for dep in event.received:
-            self._values.add(dep)
-            self._drop_if_unused(dep)
+            self._memory.values.add(dep)
+            self._memory.drop_if_unused(dep)
         if event.task in self._foreign:
             self._foreign.discard(event.task)
             self._count_down(event.task)
@@ -216,7 +242,7 @@ class WorkerState:
 
     def _enqueue(self, task: int, *, next_up: bool = False) -> None:
         """A flexible task is ours and ready."""
-        self._use(self._deps[task])
+        self._memory.use(self._deps[task])
         self._ready_s[task] = self._now_s
         if next_up:
             self._queue.appendleft(task)
@@ -225,8 +251,8 @@ class WorkerState:
 
     def _fetched(self, event: m.Fetched) -> None:
         arrived = set(event.tasks)
-        self._fetching -= arrived
-        self._values |= arrived
+        for task in self._dups.arrived(arrived):
+            self._blocked_s[task] = self._now_s - self._blocked_s[task]
         unblocked = []
         for task, missing in self._blocked.items():
             missing -= arrived
@@ -235,44 +261,67 @@ class WorkerState:
         for task in reversed(unblocked):
             del self._blocked[task]
             self._blocked_s[task] = self._now_s - self._blocked_s[task]
-            self._queue.appendleft(task)
+            if self.view.worker_of[task]:
+                self._queue.put_back(task)
+            else:
+                self._queue.appendleft(task)
+        self._memory.fetched(event.tasks)
 
     def _finished(self, event: m.TaskFinished) -> None:
         task = event.task
+        if task in self._abandoned:
+            self._finished_in_vain(task)
+            return
         self._running.discard(task)
-        self._ran += 1
-        self._timed += 1
-        self._timed_s += event.duration_s
-        self._running_s = 0.0
-        self._values.add(task)
+        self._ran += not self._is_duplicable(task)
+        self._pace.add(event.duration_s)
+        self._memory.values.add(task)
         self._remaining.discard(task)
-        ours: list[int] = []
-        gathered: list[int] = []
-        counted: list[int] = []
-        for consumer in self._dependents[task]:
-            worker = self.view.worker_of[consumer]
-            if worker:
-                if worker != self.view.worker_of[task]:
-                    counted.append(consumer)
-                elif consumer in self._waits:
-                    self._count_down(consumer)
-            elif len(self._deps[consumer]) == 1:
-                ours.append(consumer)
-            elif self._gather(consumer, task):
-                gathered.append(consumer)
-            else:
-                counted.append(consumer)
-        self._unstored[task] = event.size_bytes
-        if counted or task in self.view.graph.sink_set:
-            self._outbox[task] = m.Finished(task, event.size_bytes, tuple(counted))
-        settled = self._withdraw(gathered)
+        ours, gathered, counted = self._sort_consumers(task)
+        self._outbox.unstored[task] = event.size_bytes
+        watchers = self._others_watching(task) if self._policies else ()
+        if counted or watchers or task in self.view.graph.sink_set:
+            told = m.Finished(task, event.size_bytes, tuple(counted), keep=bool(watchers), watchers=watchers)
+            self._outbox.pending[task] = told
+        settled = self._outbox.withdraw(gathered) if gathered else ()
         if ours or gathered:
             self._adopt(sorted(ours + gathered))
         self._spare_inputs(task, counted)
         for dep in settled:
-            self._release(self._spared.pop(dep, ()))
-        self._release(self._deps[task])
-        self._drop_if_unused(task)
+            self._memory.release(self._spared.pop(dep, ()))
+        self._memory.release(self._deps[task])
+        self._memory.drop_if_unused(task)
+        if self._advice is not None:
+            self._note_finished(task)
+
+    def _sort_consumers(self, task: int) -> tuple[list[int], list[int], list[int]]:
+        """Count a finished task for its consumers here.
+
+        Returns:
+            The flexible ones that are ours, since it is their only input, or since all their inputs finished here; and
+            those that storage counts for.
+        """
+        ours: list[int] = []
+        gathered: list[int] = []
+        counted: list[int] = []
+        worker_of = self.view.worker_of
+        duplicable = self._is_duplicable(task)
+        for consumer in self._dependents[task]:
+            worker = worker_of[consumer]
+            if worker:
+                if worker != worker_of[task]:
+                    counted.append(consumer)
+                elif consumer in self._waits:
+                    self._count_down(consumer)
+            elif duplicable:
+                counted.append(consumer)
+            elif len(self._deps[consumer]) == 1:
+                ours.append(consumer)
+            elif self._gathering.add(consumer, task, self._outbox.storing):
+                gathered.append(consumer)
+            else:
+                counted.append(consumer)
+        return ours, gathered, counted
 
     def _spare_inputs(self, task: int, counted: Sequence[int]) -> None:
         """Keep inputs that a flexible consumer takes too: if the report brings it to us, they are here.
@@ -287,155 +336,76 @@ class WorkerState:
         shared = {dep for consumer in flexible for dep in _common(deps, self._deps[consumer])}
         if shared:
             self._spared[task] = list(shared)
-            self._use(shared)
-
-    def _gather(self, consumer: int, task: int) -> bool:
-        """One more input of a flexible task has finished here; whether the task is ours by that."""
-        if task in self._done:  # run again: others were told of it, and may have gone on
-            return False
-        if consumer not in self._gathered:
-            self._gathered[consumer] = sum(dep in self._done for dep in self._deps[consumer]) if self._done else 0
-        self._gathered[consumer] += 1
-        if self._is_gathered(consumer) and not self._storing.isdisjoint(self._deps[consumer]):
-            # An input of it is being written for it. If we went on at once, the run might be over before, and
-            # the object left behind.
-            self._gathered[consumer] = 0
-        return self._is_gathered(consumer)
-
-    def _is_gathered(self, consumer: int) -> bool:
-        return self._gathered.get(consumer) == len(self._deps[consumer])
-
-    def _withdraw(self, gathered: Sequence[int]) -> list[int]:
-        """These flexible tasks are ours: nobody has to be told of them.
-
-        Returns:
-            The inputs that have left the outbox.
-        """
-        ours = set(gathered)
-        settled = []
-        for dep in {dep for consumer in gathered for dep in self._deps[consumer]}:
-            pending = self._outbox.get(dep)
-            if pending is None:
-                continue
-            rest = tuple(other for other in pending.consumers if other not in ours)
-            if rest or pending.keep or dep in self.view.graph.sink_set:
-                self._outbox[dep] = msgspec.structs.replace(pending, consumers=rest)
-            else:
-                del self._outbox[dep]
-                settled.append(dep)
-        return settled
+            self._memory.use(shared)
 
     def _raised(self, event: m.TaskRaised) -> None:
+        if event.task in self._abandoned:
+            self._end_in_vain(event.task)
+            return
         tries = self._tries.get(event.task, 1)
         if event.retryable and tries <= self.view.graph.info(event.task).retries:
             self._tries[event.task] = tries + 1
-            self._commands.append(m.Run(event.task, tries + 1, self._now_s))
+            duplicate = event.task in self._dups
+            self._commands.append(m.Run(event.task, tries + 1, self._now_s, duplicate=duplicate))
+            return
+        if event.task in self._dups:
+            self._dups.spoiled.add(event.task)  # its own worker may have more luck, and its failure counts
+            self._end_in_vain(event.task)
             return
         self._commands.append(m.Fail(event.task, event.failure))
         self._leave(Status.FAILED)
 
     def _stored(self, event: m.OutputStored) -> None:
-        task = event.task
-        self._storing.discard(task)
-        if task in self._outbox:
-            self._outbox[task] = msgspec.structs.replace(self._outbox[task], stored=True)
-        else:
-            self._publish[task] = Published(task, self._unstored[task])
+        self._outbox.stored(event.task)
         self._urgent = True
 
     def _flush_due(self, event: m.FlushDue) -> None:
         self._urgent = self._flush = True
-        self._running_s = event.running_s
+        self._pace.running_s = event.running_s
         self._hand_on()
 
-    def _stop(self, _: m.StopRequested) -> None:
-        self._leave(Status.GONE)
+    def _stop(self, event: m.StopRequested) -> None:
+        if event.status is Status.SUCCEEDED:
+            self._commands.append(m.CleanUp())
+        self._leave(event.status)
 
     # Reports
 
     def _report(self) -> None:
-        """Send what can be told now; large outputs that storage needs are stored before."""
+        """Send what can be told now."""
         self._urgent = False
         flush, self._flush = self._flush, False
-        completions = []
-        for task, pending in list(self._outbox.items()):
-            if task in self._storing:
-                continue
-            if self._must_store(pending):
-                self._store(task)
-                continue
-            completions.append(pending)
-            del self._outbox[task]
-        claims = [claim for waits, group in self._claims if not waits & self._storing for claim in group]
-        self._claims = [(waits, group) for waits, group in self._claims if waits & self._storing]
-        published = tuple(self._publish.values())
-        self._publish = {}
-        if completions or published or claims or (flush and (self._ran or self._has_backlog())):
-            self._sent = m.Send(tuple(completions), published, tuple(claims), self._ran)
-            self._sent_tasks = {f.task: f.stored or f.keep for f in completions}
-            self._sent_tasks |= dict.fromkeys((p.task for p in published), True)
+        report = self._outbox.collect()
+        if self._policies:
+            # What two workers may run is told to have run with its completion: storage knows if it has counted that.
+            self._ran += sum(self._policies.is_duplicable(finished.task) for finished in report.completions)
+        tells = report.completions or report.published or report.claims
+        if tells or (flush and (self._ran or self._has_backlog())):
+            self._outbox.send(msgspec.structs.replace(report, ran=self._ran))
             self._ran = 0
-            self._commands.append(self._sent)
-
-    def _must_store(self, pending: m.Finished) -> bool:
-        if pending.stored or pending.size_bytes <= self.view.inline_bytes:
-            return False
-        sink = pending.task in self.view.graph.sink_set
-        return pending.keep or sink or any(self.view.worker_of[consumer] for consumer in pending.consumers)
-
-    def _store(self, task: int) -> None:
-        if task not in self._storing:
-            self._storing.add(task)
-            self._commands.append(m.Store(task))
 
     def _reported(self, event: m.Reported) -> None:
-        sent, self._sent = self._sent, None
-        self._sent_tasks = {}
+        sent = self._outbox.answered()
         outcome = event.outcome
         if sent is None or outcome.status not in (Status.RUNNING, Status.SUCCEEDED):
             self._leave(outcome.status)
             return
-        self._live = outcome.live + sum(len(group) for _, group in self._claims)
-        self._note_stored(sent, outcome)
+        self._live = outcome.live + sum(len(group) for _, group in self._outbox.claims)
+        self._outbox.settle(sent, outcome, self._gathering.is_complete)
         if outcome.started:
             self._invoke(sent, outcome)
         if outcome.ready:
             self._adopt(list(outcome.ready))
         self._hand_on()
         for finished in sent.completions:
-            if finished.task not in self._outbox:
-                self._release(self._spared.pop(finished.task, ()))
-            self._drop_if_unused(finished.task)
+            if finished.task not in self._outbox.pending:
+                self._memory.release(self._spared.pop(finished.task, ()))
+            self._memory.drop_if_unused(finished.task)
         for published in sent.published:
-            self._drop_if_unused(published.task)
+            self._memory.drop_if_unused(published.task)
         if outcome.status is Status.SUCCEEDED:
             self._commands.append(m.CleanUp())
             self._leave(outcome.status)
-
-    def _note_stored(self, sent: m.Send, outcome: Outcome) -> None:
-        """Work out which outputs are in storage now, by the rules of `Completion`."""
-        refused = set(outcome.store_first)
-        ready = set(outcome.ready)
-        for finished in sent.completions:
-            if finished.task in refused:
-                self._report_again(finished)
-                continue
-            self._counted.add(finished.task)
-            if finished.keep or finished.stored or not finished.consumers or not ready.issuperset(finished.consumers):
-                self._unstored.pop(finished.task, None)
-        for published in sent.published:
-            self._unstored.pop(published.task, None)
-
-    def _report_again(self, finished: m.Finished) -> None:
-        """A held output must be stored first; unless all who take it have turned out to be ours meanwhile."""
-        task = finished.task
-        rest = tuple(consumer for consumer in finished.consumers if not self._is_gathered(consumer))
-        if not rest:
-            return
-        stored = self._publish.pop(task, None) is not None
-        self._outbox[task] = msgspec.structs.replace(finished, consumers=rest, keep=True, stored=stored)
-        if not stored:
-            self._store(task)
 
     def _invoke(self, sent: m.Send, outcome: Outcome) -> None:
         asked = {claim.worker: claim for claim in sent.claims}
@@ -454,38 +424,32 @@ class WorkerState:
             self._enqueue(task, next_up=True)
         if not surplus:
             return
-        groups = self.view.group(surplus, self._groups(len(ready)) - 1 or 1)
-        waits = self._publish_inputs(surplus)
-        self._claims.append((waits, [self.view.flexible_claim(group) for group in groups]))
-        self._live += len(groups)
-        self._urgent = True
+        groups = self.view.group(surplus, self._shares(len(ready)) - 1 or 1)
+        self._claim(surplus, [self.view.flexible_claim(group) for group in groups])
 
     def _share(self, ready: Sequence[int]) -> tuple[list[int], list[int]]:
         """What of the ready tasks we go on with, and what is for others."""
         fitting = [task for task in ready if self.resources.covers(self.view.resources_of[task])]
-        count = -(-len(ready) // self._groups(len(ready)))
+        count = -(-len(ready) // self._shares(len(ready)))
         free = self.resources.task_slots - len(self._running) - len(self._queue) - len(self._blocked)
         mine = fitting[: max(count, free)]
         kept = set(mine)
         return mine, [task for task in ready if task not in kept]
 
-    def _groups(self, count: int) -> int:
-        """Into how many shares, ours included, so many ready tasks are split.
+    def _shares(self, tasks: int) -> int:
+        return shares(tasks, self.view.spread - self._live, self.view.spread)
 
-        As many as the platform has room for. If it has none, few tasks stay with us rather than queue for
-        a worker each; many are split all the same, for whoever ends first.
-        """
-        room = self.view.concurrency - self._live
-        if room > 0:
-            return min(count, room + 1)
-        return max(1, min(count // self.view.concurrency, self.view.concurrency))
+    def _claim(self, tasks: Sequence[int], claims: list[Claim]) -> None:
+        """Have workers started for tasks, once their inputs are in storage."""
+        self._outbox.claims.append((self._outbox.publish_inputs(tasks), claims))
+        self._live += len(claims)
+        self._urgent = True
 
     def _has_backlog(self) -> bool:
         """Whether what is queued here would take longer than a worker takes to start."""
         if not (self._queue and self._running):
             return False
-        pace_s = max(self._running_s, self._timed_s / self._timed if self._timed else 0.0)
-        return pace_s * len(self._queue) > self.view.start_s * self.resources.task_slots
+        return self._pace.task_s * len(self._queue) > self.view.start_s * self.resources.task_slots
 
     def _hand_on(self) -> None:
         """Give others a share of the flexible tasks that are queued here, if there is room for more workers."""
@@ -497,44 +461,198 @@ class WorkerState:
         given = flexible[(len(flexible) + workers) // workers - 1 :]
         if not given:
             return
-        gone = set(given)
-        self._queue = deque(task for task in self._queue if task not in gone)
+        self._queue.drop(set(given))
         groups = self.view.group(given, workers - 1)
-        waits = self._publish_inputs(given)
         generation = generation_of(self.name) + 1
-        self._claims.append((waits, [self.view.flexible_claim(group, generation) for group in groups]))
-        self._live += len(groups)
-        self._urgent = True
+        self._claim(given, [self.view.flexible_claim(group, generation) for group in groups])
         for task in given:
             del self._ready_s[task]
-            self._release(self._deps[task])
+            self._memory.release(self._deps[task])
 
     def _may_leave(self, task: int) -> bool:
         """Whether a queued task can be run elsewhere: of inputs that were to stay here not even the size is known."""
-        return all(dep not in self._unstored or self.leaves(dep) for dep in self._deps[task])
+        return all(dep not in self._outbox.unstored or self.leaves(dep) for dep in self._deps[task])
 
-    def _publish_inputs(self, tasks: Sequence[int]) -> set[int]:
-        """Have the inputs of tasks for others put into storage; returns those that are being stored."""
-        unstored = {dep for task in tasks for dep in self._deps[task] if dep in self._unstored}
-        return {dep for dep in sorted(unstored) if self._put_in_storage(dep)}
+    # What policies ask for
 
-    def _put_in_storage(self, task: int) -> bool:
-        """Have an output that only we hold put into storage; whether it is large, and must be stored first."""
-        size = self._unstored[task]
-        if task in self._outbox:
-            self._outbox[task] = msgspec.structs.replace(self._outbox[task], keep=True)
-            if self._outbox[task].stored:
-                return False
-        elif task in self._publish or self._sent_tasks.get(task):
+    def _advise(self, question: str, *arguments: Any) -> None:
+        """Ask the policies what to do now, and do it."""
+        if self._advice is not None:
+            self._carry_out(self._advice.ask(question, *arguments, now_s=self._now_s))
+
+    def _carry_out(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            match action:
+                case PreWarm(resources, count):
+                    self._commands.append(m.Prewarm(resources, count))
+                case FetchEarly(tasks):
+                    self._fetch_early(tasks)
+                case Duplicate(task):
+                    self._duplicate(task)
+
+    def _set_alarm(self, next_s: float) -> None:
+        if next_s < self._alarm_s:
+            self._alarm_s = next_s
+            self._commands.append(m.Alarm(next_s))
+
+    def _rang(self, _: m.AlarmRang) -> None:
+        if self._advice is not None and self._now_s + EARLY_S >= self._alarm_s:  # else it is one that was replaced
+            self._alarm_s = math.inf
+            self._carry_out(self._advice.ring(self._now_s))
+
+    def _is_duplicable(self, task: int) -> bool:
+        return self._policies is not None and self._policies.is_duplicable(task)
+
+    def _hears_of_own_tasks(self) -> bool:
+        """Whether others may do planned tasks of ours, or the user's policies may watch anything."""
+        if self._policies is None or not self._planned:
             return False
-        elif task not in self._counted and task not in self._sent_tasks:
-            self._outbox[task] = m.Finished(task, size, keep=True)
-        elif size <= self.view.inline_bytes:
-            self._publish[task] = Published(task, size)
-        if size <= self.view.inline_bytes:
+        return self._policies.has_own or any(map(self._policies.is_duplicable, self._remaining))
+
+    def _others_watching(self, task: int) -> tuple[str, ...]:
+        watchers = self._policies.watchers(task) if self._policies else ()
+        return tuple(worker for worker in watchers if worker != self.name)
+
+    def _note_finished(self, task: int) -> None:
+        if task in self._dups:
+            self._dups.discard(task)
+            self._heard.add(task)
+        self._advise("finished", task)
+
+    def _fetch_early(self, tasks: Iterable[int]) -> None:
+        """Fetch what tasks here wait for, as far as it is known to be in storage."""
+        wanted = [task for task in tasks if self._memory.lacks(task)]
+        stored = [task for task in wanted if task in self._heard or (task in self._done and self._comes_here(task))]
+        self._memory.fetch(stored, early=True)
+
+    def _comes_here(self, task: int) -> bool:
+        """Whether another worker's output goes to a planned task here, so that it was stored when it was counted."""
+        worker_of = self.view.worker_of
+        takers = (worker_of[consumer] for consumer in self._dependents[task])
+        return worker_of[task] != self.name and self.name in takers
+
+    def _completed(self, event: m.TasksCompleted) -> None:
+        """Others have completed tasks: some may be inputs here, some our own, and some duplicates."""
+        self._memory.values.update(event.received)
+        fresh = [task for task in event.tasks if task not in self._heard]
+        for task in fresh:
+            self._heard.add(task)
+            if task in self._dups:
+                self._drop_duplicate(task)
+            elif task in self._remaining:
+                self._leave_to_others(task)
+        for task in event.received:
+            self._memory.drop_if_unused(task)
+        for task in fresh:
+            self._advise("completed", task)
+
+    def _leave_to_others(self, task: int) -> None:
+        """Another worker has done a planned task of ours: forget it, and go on with those that take its output."""
+        self._remaining.discard(task)
+        self._outbox.counted.add(task)
+        if task in self._running:
+            self._abandon(task)
+        else:
+            self._forget(task)
+        for consumer in self._dependents[task]:
+            if consumer in self._waits and self.view.worker_of[consumer] == self.name:
+                self._count_down(consumer)
+
+    def _forget(self, task: int) -> None:
+        """Take a planned task out of where it waits for its turn."""
+        if self._waits.pop(task, None) is not None:
+            self._foreign.discard(task)
+        elif self._blocked.pop(task, None) is None:
+            self._queue.drop((task,))
+        self._ready_s.pop(task, None)
+        self._blocked_s.pop(task, None)
+        self._memory.release(self._deps[task])
+
+    def _was_abandoned(self, event: m.TaskAbandoned) -> None:
+        self._end_in_vain(event.task)
+
+    def _abandon(self, task: int) -> None:
+        self._abandoned.add(task)
+        self._commands.append(m.Abandon(task))
+
+    def _end_in_vain(self, task: int) -> None:
+        """What ran does not count."""
+        self._running.discard(task)
+        self._abandoned.discard(task)
+        self._dups.discard(task)
+        self._pace.running_s = 0.0
+        self._memory.release(self._deps[task])
+
+    def _finished_in_vain(self, task: int) -> None:
+        """It could not be stopped; the runner holds an output that nobody takes."""
+        self._end_in_vain(task)
+        if task not in self._memory.values and task not in self._memory.fetching:
+            self._commands.append(m.Discard((task,)))
+
+    # Duplicates
+
+    def _look_for_more(self) -> None:
+        """Drop duplicates that nothing here waits for any more; if there is room, ask whether to begin one."""
+        for task in [task for task in self._dups if task not in self._memory.uses and task not in self._abandoned]:
+            self._drop_duplicate(task)
+        if not self._queue and self._room() > 0:
+            self._advise("waiting")
+        self._start_duplicates()
+
+    def _room(self) -> int:
+        """How many task slots neither run something nor are about to."""
+        return self.resources.task_slots - len(self._running) - len(self._blocked) - self._dups.pending
+
+    def _duplicate(self, task: int) -> None:
+        """Run a task of another worker too, if that is of use and possible."""
+        if not self._may_duplicate(task):
+            return
+        deps = self._deps[task]
+        self._memory.use(deps)
+        self._ready_s[task] = self._blocked_s[task] = self._now_s
+        lacking = self._memory.missing(deps)
+        self._dups.begin(task, lacking)
+        self._memory.fetch(sorted(lacking))
+        if not lacking:
+            self._blocked_s[task] = 0.0
+
+    def _may_duplicate(self, task: int) -> bool:
+        if not self._is_duplicable(task) or self.view.worker_of[task] == self.name:
             return False
-        self._store(task)
-        return True
+        if task in self._heard or task in self._done or task in self._dups or task in self._dups.spoiled:
+            return False
+        if self._queue or self._room() <= 0 or task in self._memory.values or task in self._memory.fetching:
+            return False
+        if not any(consumer in self._waits for consumer in self._dependents[task]):
+            return False
+        least_mb = self.view.graph.info(task).memory_mb or 0
+        return least_mb <= self.resources.memory_mb and all(self._is_at_hand(dep, task) for dep in self._deps[task])
+
+    def _is_at_hand(self, dep: int, task: int) -> bool:
+        """Whether an input of a task of another worker is in memory here, or in storage for certain."""
+        if dep in self._memory.values or dep in self._heard:
+            return True
+        # From one worker to another, so that it was stored for it. Of an input that the task's own worker made,
+        # that is known only by hearing of it.
+        crossed = self.view.worker_of[dep] != self.view.worker_of[task]
+        return crossed and (dep in self._done or dep in self._outbox.counted)
+
+    def _start_duplicates(self) -> None:
+        """Tasks of our own go first."""
+        while self._dups.ready and not self._queue and len(self._running) < self.resources.task_slots:
+            task = self._dups.start()
+            self._running.add(task)
+            ready_s, fetch_s = self._ready_s.pop(task), self._blocked_s.pop(task)
+            self._commands.append(m.Run(task, self._tries.get(task, 1), ready_s, fetch_s, duplicate=True))
+
+    def _drop_duplicate(self, task: int) -> None:
+        """Its output is there, or nothing here needs it any more."""
+        if task in self._running:
+            self._abandon(task)
+            return
+        self._dups.discard(task)
+        del self._ready_s[task], self._blocked_s[task]
+        self._memory.release(self._deps[task])
 
     # Giving the slot up
 
@@ -547,12 +665,13 @@ class WorkerState:
         if not self.idle or not self._remaining or self._suspending:
             return
         self._suspending = True
-        self._unstored |= {task: size for task, size in event.sizes.items() if task in self._unstored}
+        outbox = self._outbox
+        outbox.unstored |= {task: size for task, size in event.sizes.items() if task in outbox.unstored}
         for task in self._planned:
-            if task not in self._remaining and task not in self._counted:
-                self._outbox[task] = m.Finished(task, self._unstored.get(task, 0))
+            if task not in self._remaining and task not in outbox.counted:
+                outbox.pending[task] = m.Finished(task, outbox.unstored.get(task, 0))
         for task in self.needed_later():
-            self._put_in_storage(task)
+            outbox.put_in_storage(task)
         self._urgent = True
 
     def _suspend_answered(self, event: m.SuspendAnswered) -> None:
@@ -565,60 +684,45 @@ class WorkerState:
     def _advance(self) -> None:
         """After every event: run what can run, tell what must be told, end when there is nothing left."""
         self._start_tasks()
-        if self._running or self._blocked:
+        if self._advice is not None:
+            self._look_for_more()
+        if self._running or self._blocked or self._dups:
             self._suspending = self._asked = False
-        if self._sent is None and (self._urgent or (not self._running and self.unreported)):
+        if self._outbox.sent is None and (self._urgent or (not self._running and self._outbox.unreported)):
             self._report()
         if not self.idle:
             return
         if self._suspending and not self._asked:
             self._asked = True
             self._commands.append(m.Suspend())
-        elif not self._remaining and not self._claims:
+        elif not self._remaining and not self._outbox.claims:
             self._leave(Status.RUNNING)
 
     def _start_tasks(self) -> None:
         """Fill the task slots; fetch what the next tasks lack, for many of them at once."""
-        missing: dict[int, None] = {}
+        missing: list[int] = []
+        values = self._memory.values
         slots = self.resources.task_slots
         while self._queue and len(self._running) < slots and len(self._blocked) < FETCH_AHEAD:
             task = self._queue.popleft()
-            lacking = {dep for dep in self._deps[task] if dep not in self._values}
+            lacking = {dep for dep in self._deps[task] if dep not in values}
             if not lacking:
                 self._running.add(task)
                 ready_s, fetch_s = self._ready_s.pop(task), self._blocked_s.pop(task, 0.0)
                 self._commands.append(m.Run(task, self._tries.get(task, 1), ready_s, fetch_s))
+                if self._advice is not None:
+                    self._advise("started", task)
                 continue
             self._blocked[task] = lacking
             self._blocked_s[task] = self._now_s
-            missing.update(dict.fromkeys(sorted(lacking - self._fetching)))
+            missing += sorted(lacking)
         if missing:
-            self._fetching.update(missing)
-            self._commands.append(m.Fetch(tuple(missing)))
-
-    def _use(self, deps: Iterable[int]) -> None:
-        for dep in deps:
-            self._uses[dep] = self._uses.get(dep, 0) + 1
-
-    def _release(self, deps: Iterable[int]) -> None:
-        for dep in deps:
-            self._uses[dep] -= 1
-            if not self._uses[dep]:
-                del self._uses[dep]
-                self._drop_if_unused(dep)
-
-    def _drop_if_unused(self, task: int) -> None:
-        """Forget a value that nothing here will take and that nobody else can miss."""
-        if task in self._uses or task not in self._values:
-            return
-        if task in self._outbox or task in self._publish or task in self._storing or task in self._sent_tasks:
-            return
-        self._values.discard(task)
-        self._unstored.pop(task, None)
-        self._commands.append(m.Discard((task,)))
+            self._memory.fetch(missing)
 
     def _leave(self, status: Status, *, suspended: bool = False) -> None:
         self.over = True
+        if self._advice is not None and status is Status.RUNNING:
+            self._carry_out(self._advice.at_the_end())
         self._commands.append(m.Leave(status, suspended))
 
     def validate(self) -> None:
@@ -628,16 +732,32 @@ class WorkerState:
             AssertionError: One does not hold.
         """
         places: list[Iterable[int]] = [self._waits, self._queue, self._blocked, self._running]
+        places += [self._dups.fetching, self._dups.ready]
         everywhere = [task for place in places for task in place]
         if len(everywhere) != len(set(everywhere)):
             raise AssertionError(f"{self.name}: a task is in two places: {sorted(everywhere)}")
-        told = {f.task for f in self._outbox.values() if f.keep or f.consumers or f.task in self.view.graph.sink_set}
-        pending = told | set(self._publish) | self._storing
-        if not self._values >= pending:
-            raise AssertionError(f"{self.name}: outputs without values: {pending - self._values}")
-        stray = {v for v in self._values if v not in self._uses} - pending - set(self._sent_tasks) - set(self._outbox)
+        uses = Counter(dep for task in everywhere for dep in self._deps[task])
+        uses.update(dep for deps in self._spared.values() for dep in deps)
+        memory, outbox = self._memory, self._outbox
+        if uses != memory.uses and not self.over:
+            raise AssertionError(f"{self.name}: uses are {memory.uses} and should be {dict(uses)}")
+        self._validate_duplicates()
+        pending = outbox.with_values()
+        if not memory.values >= pending:
+            raise AssertionError(f"{self.name}: outputs without values: {pending - memory.values}")
+        stray = {task for task in memory.values - memory.fetching if task not in memory.uses and not outbox.holds(task)}
         if stray and not self.over:
             raise AssertionError(f"{self.name}: values that nothing needs: {stray}")
+
+    def _validate_duplicates(self) -> None:
+        if not self._abandoned <= self._running:
+            raise AssertionError(f"{self.name}: abandoned and not running: {self._abandoned - self._running}")
+        for task in set(self._dups) - self._abandoned:
+            known = task in self._heard or task in self._done
+            if self.view.worker_of[task] == self.name or known or (task not in self._memory.uses and not self.over):
+                raise AssertionError(f"{self.name}: there is no reason to duplicate {task}")
+        if not self._dups.running <= self._running:
+            raise AssertionError(f"{self.name}: duplicates that do not run: {self._dups.running - self._running}")
 
     _HANDLERS: ClassVar[dict[type[m.Event], Callable[[Any, Any], None]]] = {
         m.Began: _began,
@@ -648,6 +768,9 @@ class WorkerState:
         m.Reported: _reported,
         m.FlushDue: _flush_due,
         m.InputsReady: _inputs_ready,
+        m.TasksCompleted: _completed,
+        m.AlarmRang: _rang,
+        m.TaskAbandoned: _was_abandoned,
         m.WaitedLong: _waited_long,
         m.SuspendAnswered: _suspend_answered,
         m.StopRequested: _stop,

@@ -6,7 +6,7 @@ consumer is handed over as it is; of one that several take, each gets a copy, wh
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from augury import serde
@@ -25,10 +25,21 @@ class Values:
 
     Attributes:
         stored_bytes: How much went to storage; `fetched_bytes`: how much came from there.
+
+    Args:
+        is_kept_apart: Whether an output may be on its way to storage while a task takes it: then its bytes are copied.
     """
 
-    def __init__(self, view: RunView, coordination: Coordination, objects: Objects, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        view: RunView,
+        coordination: Coordination,
+        objects: Objects,
+        recorder: Recorder,
+        is_kept_apart: Callable[[int], bool] = lambda _: False,
+    ) -> None:
         self._view = view
+        self._is_kept_apart = is_kept_apart
         self._recorder = recorder
         self._coordination = coordination
         self._objects = objects
@@ -67,6 +78,8 @@ class Values:
         if copied:
             self._originals[task] = blob
             del self._values[task]
+        elif self._is_kept_apart(task):
+            self._blobs[task] = serde.Blob([blob.join()])
         return blob.size_bytes if leaves else 0
 
     def pack(self, task: int) -> serde.Blob:
@@ -101,6 +114,11 @@ class Values:
         self._recorder.stored(task, blob.size_bytes, time.monotonic() - began_s)
         self._put.append(task)
         self._count(stored=blob.size_bytes)
+
+    @property
+    def put(self) -> list[int]:
+        """The tasks whose outputs were written to storage here."""
+        return self._put
 
     def take_back(self) -> None:
         """Remove what was stored here: the run is over, and nobody will."""

@@ -6,11 +6,14 @@ The same for every worker of a run, never changed, so that workers of one proces
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
+from typing import TypeVar
 
 from augury.config import Resources
 from augury.dag.graph import Graph
 from augury.plan.plan import Plan
 from augury.storage.protocols import Claim
+
+_Kind = TypeVar("_Kind")
 
 
 def planned_name(worker: int) -> str:
@@ -37,9 +40,11 @@ class RunView:
 
     Attributes:
         graph: The workflow.
+        plan: The plan.
         worker_of: For each task, the name of the worker that must run it; empty if it is flexible.
         resources_of: For each task, what a worker that runs it must have.
         concurrency: How many workers the platform runs at once.
+        spread: Among how many of them flexible tasks are shared out before it shows how long they take.
         inline_bytes: Up to which size outputs ride inside reports.
         start_s: How long a worker takes to start while there is room.
     """
@@ -47,9 +52,11 @@ class RunView:
     def __init__(self, graph: Graph, plan: Plan, *, concurrency: int, inline_bytes: int, start_s: float = 1.0) -> None:
         names = {a.worker: planned_name(a.worker) for a in plan.assignments if a.worker is not None}
         self.graph = graph
+        self.plan = plan
         self.worker_of: Sequence[str] = [names[a.worker] if a.worker is not None else "" for a in plan.assignments]
         self.resources_of: Sequence[Resources] = [a.resources for a in plan.assignments]
         self.concurrency = max(1, concurrency)
+        self.spread = min(plan.spread or self.concurrency, self.concurrency)
         self.inline_bytes = inline_bytes
         self.start_s = start_s
 
@@ -88,6 +95,15 @@ class RunView:
                 tasks.setdefault(worker, []).append(task)
         return tasks
 
+    def hints_of(self, task: int, kind: type[_Kind]) -> list[_Kind]:
+        """The hints of one kind that the plan has for a task."""
+        return [hint for hint in self.plan.hints.get(task, ()) if isinstance(hint, kind)]
+
+    def takers(self, task: int) -> list[str]:
+        """The planned workers, other than a task's own, that have tasks which take its output."""
+        workers = dict.fromkeys(map(self.worker_of.__getitem__, self.graph.dependents[task]))
+        return [worker for worker in workers if worker not in ("", self.worker_of[task])]
+
     def group(self, tasks: Sequence[int], groups: int) -> list[list[int]]:
         """Split tasks into about so many groups of neighbours, each of tasks that need the same resources."""
         by_resources: dict[Resources, list[int]] = {}
@@ -116,5 +132,5 @@ class RunView:
         flexible = [root for root in self.graph.roots if not self.worker_of[root]]
         planned = {self.worker_of[root]: root for root in reversed(self.graph.roots) if self.worker_of[root]}
         first = [(root, self.planned_claim(worker)) for worker, root in planned.items()]
-        first += [(group[0], self.flexible_claim(group)) for group in self.group(flexible, self.concurrency)]
+        first += [(group[0], self.flexible_claim(group)) for group in self.group(flexible, self.spread)]
         return [claim for _, claim in sorted(first, key=lambda entry: entry[0])]

@@ -13,6 +13,9 @@ Invariants:
   pre-warmed has seen none and fits any. Among those that fit, the last used is taken, so that the others
   may expire.
 - At most `max_idle` workers are idle; beyond that the least recently used are retired.
+- A pre-warmed worker takes no slot while it starts, and nobody waits for it: an invocation that comes before it is up
+  starts a worker of its own, unless another one is idle. As many are made as are missing among those that wait already,
+  fresh ones and such as have seen the code that was submitted last.
 """
 
 from collections import OrderedDict, deque
@@ -93,6 +96,7 @@ class Pool:
         self._keep_alive_s = keep_alive_s
         self._max_idle = max_idle
         self._numbers = 0
+        self._stamp = ""  # of the code that was submitted last
         self._queue: deque[Job] = deque()
         self._busy: dict[int, Start] = {}
         self._idle: OrderedDict[int, _Idle] = OrderedDict()
@@ -122,6 +126,7 @@ class Pool:
             if name in self._accepted or invocation.run_id in self._stopped:
                 continue
             _remember(self._accepted, name)
+            self._stamp = invocation.stamp
             self.counters.invocations += 1
             self._queue.append(Job(invocation, received_s))
 
@@ -150,11 +155,11 @@ class Pool:
         return self._rest(worker, (invocation.resources, invocation.stamp), now_s)
 
     def prewarm(self, resources: Resources, count: int) -> list[int]:
-        """The workers to make so that `count` fresh ones wait; each is to be handed to `warmed`."""
+        """The workers to make so that `count` wait that the next invocations fit; each is to be handed to `warmed`."""
         if self._keep_alive_s <= 0:
             return []
-        fresh = len(self._by_key.get((resources, None), ()))
-        made = [self._new_number() for _ in range(min(count, self._max_idle) - fresh)]
+        waiting = sum(len(self._by_key.get((resources, stamp), ())) for stamp in (None, self._stamp))
+        made = [self._new_number() for _ in range(min(count, self._max_idle) - waiting)]
         self.counters.prewarmed += len(made)
         return made
 

@@ -114,7 +114,7 @@ class Supervisor:
         self._dispatch()
 
     def prewarm(self, resources: Resources, count: int) -> None:
-        """Have this many fresh workers waiting."""
+        """Have this many workers waiting; a fresh one waits once it has taken as long as a cold start takes."""
         for number in self._pool.prewarm(resources, count):
             if not self._make_worker(number, resources):
                 return

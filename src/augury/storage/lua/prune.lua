@@ -1,5 +1,6 @@
 -- Keeps the status, the progress, the sinks' outputs, the client's inbox, and what is known of the workers:
--- late ones must not be taken for new ones, and `remove` finds inboxes by their names.
+-- late ones must not be taken for new ones, and `remove` finds inboxes by their names. Keeps the inboxes of workers
+-- that have not left, too: of what others did for them, or of a `Stop`, they learn there.
 if not status or status == 'running' then
   return 0
 end
@@ -9,10 +10,13 @@ for _, task in ipairs(call('HKEYS', OUTPUTS)) do
   end
 end
 call('SINTERSTORE', LARGE, LARGE, SINKS)
--- Who has not read its inbox yet must still find the `Stop` there.
 if status == 'succeeded' then
-  for _, name in ipairs(call('HKEYS', WORKERS)) do
-    call('UNLINK', INBOX .. name)
+  local workers = call('HGETALL', WORKERS)
+  for index = 1, #workers, 2 do
+    local name, attempt = workers[index], math.abs(tonumber(workers[index + 1]))
+    if attempt == 0 or call('SISMEMBER', LEFT, string.format('%d ', attempt) .. name) == 1 then
+      call('UNLINK', INBOX .. name)
+    end
   end
 end
 call('UNLINK', DONE, COUNTS, SPEC)

@@ -3,8 +3,8 @@
 -- Returns {status, ready, started (name, attempt, …), store_first, live}; only {status} if nothing was applied.
 --
 -- Structs are arrays, their fields in the order of the classes in `protocols.py`:
--- published {task, size, inline}, completion {task, size, inline, held, keep, sink, consumers},
--- consumer {task, needs, worker}.
+-- published {task, size, inline}, completion {task, size, inline, held, keep, sink, consumers, watchers},
+-- consumer {task, needs, worker}. What is watched comes with `keep`.
 if not status then
   return { 'gone' }
 end
@@ -21,6 +21,7 @@ local ready, started, store_first = {}, {}, {}
 local planned = {} -- consumers with a worker that became ready, in order
 local inputs = {} -- such a consumer → the inline outputs of this report that it takes
 local mine = {} -- set of `ready`
+local known = 0 -- completions that were counted before: they ran twice and are done once
 
 local function inline_of(output)
   return output[3] and ARGV[4 + output[3]]
@@ -93,14 +94,20 @@ end
 
 local counted, refused = {}, {}
 for _, completion in ipairs(report[2]) do
-  if not completion[4] and complete(completion) then
-    table.insert(counted, completion)
+  if not completion[4] then
+    if complete(completion) then
+      table.insert(counted, completion)
+    else
+      known = known + 1
+    end
   end
 end
 for _, completion in ipairs(report[2]) do
   local task = completion[1]
-  if completion[4] and not refused[task] and call('GETBIT', DONE, task) == 0 then
-    if may_be_held(completion) then
+  if completion[4] and not refused[task] then
+    if call('GETBIT', DONE, task) == 1 then
+      known = known + 1
+    elseif may_be_held(completion) then
       complete(completion)
     else
       refused[task] = true
@@ -119,6 +126,16 @@ for _, completion in ipairs(counted) do
       if inputs[consumer[1]] then
         table.insert(inputs[consumer[1]], completion)
       end
+    end
+  end
+  for _, watcher in ipairs(completion[8]) do
+    -- Known from now on, so that `remove` finds the inbox.
+    change('HSETNX', WORKERS, watcher, 0)
+    local size, inline = string.format('%d', completion[2]), inline_of(completion)
+    if inline then
+      append(watcher, 'c', completion[1], 's', size, 'd', inline)
+    else
+      append(watcher, 'c', completion[1], 's', size)
     end
   end
 end
@@ -150,7 +167,7 @@ else
     end
   end
 end
-if report[4] > 0 then
-  call('HINCRBY', META, 'ran', report[4])
+if report[4] ~= known then
+  call('HINCRBY', META, 'ran', report[4] - known)
 end
 return answer({ status, ready, started, store_first, live() }, 'status', status, 'invocations', invocations)

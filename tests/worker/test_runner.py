@@ -1,0 +1,418 @@
+"""The runner carries out what policies ask for: real threads, storage in memory, every worker in this process.
+
+Tasks meet the test at gates, which are module globals: workers of the same process call the very same functions. A
+gate that nobody opens fails the test instead of holding it up.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import pytest
+from msgspec import structs
+
+from augury import serde, task
+from augury.config import INLINE_BYTES, Resources
+from augury.dag.graph import build_workflow
+from augury.dag.program import encode
+from augury.errors import GatewayError
+from augury.invoke.gateway import Invocation, Limits
+from augury.plan.hints import Hint, OwnHint, PreLoadHint, PreWarmHint, TaskDupHint
+from augury.plan.plan import Assignment, Plan
+from augury.serde import Buffer
+from augury.storage.memory import MemoryObjects, MemoryStorage
+from augury.storage.protocols import CLIENT, RunEnded, RunSpec, Status, WorkerLeft, WorkerSummary, output_key
+from augury.worker.code import RunCache
+from augury.worker.interrupt import Interrupted
+from augury.worker.policies import Policy, packed
+from augury.worker.recorder import Recorder
+from augury.worker.runner import Runner
+
+PATIENCE_S = 5.0
+BIG = Resources(memory_mb=2 * Resources().memory_mb)
+NOW = TaskDupHint(produce_s=0.0, arrives_s=1000.0)
+"""Run it too as soon as you have nothing else to do."""
+
+
+class Gates:
+    """Events by name, and how often tasks came by."""
+
+    def __init__(self) -> None:
+        self.visits: Counter[str] = Counter()
+        self.interrupted: list[str] = []
+        self._events: dict[str, threading.Event] = {}
+        self._lock = threading.Lock()
+
+    def __getitem__(self, name: str) -> threading.Event:
+        with self._lock:
+            return self._events.setdefault(name, threading.Event())
+
+    def visit(self, name: str) -> int:
+        """Which visit it is, from 1."""
+        with self._lock:
+            self.visits[name] += 1
+            return self.visits[name]
+
+    def wait(self, name: str) -> None:
+        """In slices: a thread is interrupted between two instructions, not during one."""
+        for _ in range(int(PATIENCE_S / 0.01)):
+            if self[name].wait(0.01):
+                return
+        raise TimeoutError(f"nobody opened {name!r}")
+
+
+gates = Gates()
+
+
+@task
+def number(value: int) -> int:
+    return value
+
+
+@task
+def total(*values: Any) -> int:
+    return sum(value if isinstance(value, int) else len(value) for value in values)
+
+
+@task
+def pass_gate(name: str, value: Any = 1) -> Any:
+    gates.wait(name)
+    return value
+
+
+@task
+def open_gate(name: str, value: Any = 1) -> Any:
+    gates[name].set()
+    return value
+
+
+@task
+def large() -> bytes:
+    return b"x" * (2 * INLINE_BYTES)
+
+
+@task
+def slow_at_first(name: str, value: int = 1) -> int:
+    """The first to come here never comes out, unless it is interrupted."""
+    if gates.visit(name) == 1:
+        gates["first is in"].set()
+        try:
+            gates.wait("never")
+        except Interrupted:
+            gates.interrupted.append(name)
+            raise
+    return value
+
+
+class LocalGateway:
+    """Starts workers as threads of this process."""
+
+    def __init__(self, start: Callable[[Invocation], None]) -> None:
+        self._start = start
+        self.prewarmed: list[tuple[Resources, int]] = []
+        self.on_prewarm: Callable[[], None] = lambda: None
+
+    def invoke(self, invocations: Sequence[Invocation]) -> None:
+        for invocation in invocations:
+            self._start(invocation)
+
+    def prewarm(self, resources: Resources, count: int) -> None:
+        self.prewarmed.append((resources, count))
+        self.on_prewarm()
+
+    def limits(self) -> Limits:
+        return Limits(concurrency=8)
+
+    def stop(self, run_id: str) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class Place:
+    """A platform in this process, for one run."""
+
+    def __init__(self) -> None:
+        self.storage = MemoryStorage()
+        self.gateway = LocalGateway(self._start)
+        self.coordination = self.storage.coordination("run")
+        self.objects: MemoryObjects = self.storage.objects("run")
+        self.runs = RunCache()
+        self.threads: list[threading.Thread] = []
+
+    def run(self, outputs: Any, workers: Mapping[int, int], **more: Any) -> Any:
+        """Run a workflow by a plan: tasks → workers, and what else the plan has."""
+        workflow = build_workflow(outputs)
+        graph = workflow.graph
+        program, constants = encode(workflow, shared_files=True)
+        assert not constants
+        plan = Plan(
+            fingerprint=graph.fingerprint,
+            planner="by hand",
+            assignments=tuple(
+                Assignment(worker, Resources()) for worker in (workers.get(task) for task in range(len(graph)))
+            ),
+        )
+        spec = RunSpec(
+            name="test",
+            graph=graph.encode(),
+            program=program.encode(),
+            plan=structs.replace(plan, **more).encode(),
+            concurrency=8,
+            inline_bytes=INLINE_BYTES,
+            record=False,
+        )
+        claims = self.runs.add("run", spec).view.initial_claims()
+        self.objects.create()
+        self.coordination.create(spec, graph.sinks, claims)
+        self.gateway.invoke([Invocation("run", one.worker, one.attempt, one.resources, one.tasks) for one in claims])
+        status, failure = self._await_end()
+        for thread in self.threads:
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
+        assert status is Status.SUCCEEDED, failure
+        found = self.coordination.outputs(graph.sinks)
+        values = {
+            sink: serde.loads(found[sink].inline or self.objects.get([output_key(sink)])[output_key(sink)])
+            for sink in graph.sinks
+        }
+        left = [key for key in self._object_keys(len(graph)) if int(key[1:]) not in graph.sink_set]
+        assert left == []
+        return values[graph.sinks[0]] if len(values) == 1 else values
+
+    @property
+    def summaries(self) -> dict[str, WorkerSummary]:
+        events = self.coordination.read(CLIENT, "0", 0.0)[1]
+        return {event.summary.worker: event.summary for event in events if isinstance(event, WorkerLeft)}
+
+    def _await_end(self) -> tuple[Status, bytes]:
+        cursor = "0"
+        for _ in range(int(PATIENCE_S)):
+            cursor, events = self.coordination.read(CLIENT, cursor, 1.0)
+            for event in events:
+                if isinstance(event, RunEnded):
+                    return event.status, event.failure
+        raise TimeoutError("the run does not end")
+
+    def _object_keys(self, count: int) -> list[str]:
+        return list(self.objects.get([output_key(task) for task in range(count)]))
+
+    def _start(self, invocation: Invocation) -> None:
+        def embody() -> None:
+            joined = self.coordination.join(invocation.worker, invocation.attempt)
+            code = self.runs.get("run")
+            assert code is not None
+            Runner(
+                invocation,
+                code,
+                coordination=self.coordination,
+                objects=self.objects,
+                gateway=self.gateway,
+                recorder=Recorder(code.view.graph, invocation.resources, enabled=False),
+                cold=True,
+            ).run(joined)
+
+        self.threads.append(threading.Thread(target=embody, daemon=True))
+        self.threads[-1].start()
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    global gates
+    gates = Gates()
+    monkeypatch.setattr("augury.worker.runner.catch_streams", lambda: None)
+    yield Place()
+    gates["never"].set()
+
+
+def hints(given: Mapping[int, Hint]) -> dict[int, tuple[Hint, ...]]:
+    return {task: (hint,) for task, hint in given.items()}
+
+
+class TestPreLoading:
+    """
+    0 ───────┐
+             ├─ 2      w0: 0      w1: 1, 2
+    1 ───────┘
+    """
+
+    WORKERS: ClassVar = {0: 0, 1: 1, 2: 1}
+
+    def test_a_large_input_is_fetched_while_another_task_runs(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        get = MemoryObjects.get
+
+        def open_and_get(objects: MemoryObjects, keys: Sequence[str]) -> dict[str, Buffer]:
+            if threading.current_thread() is not threading.main_thread():
+                gates["fetched"].set()
+            return get(objects, keys)
+
+        monkeypatch.setattr(MemoryObjects, "get", open_and_get)
+        # Task 1 ends only when 0 has been fetched.
+        outputs = total(large(), pass_gate("fetched"))
+        assert place.run(outputs, self.WORKERS, hints=hints({2: PreLoadHint()})) == 2 * INLINE_BYTES + 1
+
+    def test_small_inputs_come_too(self, place: Place) -> None:
+        assert place.run(total(number(7), number(2)), self.WORKERS, hints=hints({2: PreLoadHint()})) == 9
+        assert place.summaries["w1"].fetched_bytes > 0
+
+
+class TestPreWarming:
+    def test_it_is_asked_for_when_the_task_starts_and_does_not_hold_it_up(self, place: Place) -> None:
+        """0 on w0, whose gateway answers only when 0 is done"""
+        place.gateway.on_prewarm = lambda: gates.wait("done")
+        hint = PreWarmHint(BIG, 3)
+        assert place.run(open_gate("done"), {0: 0}, hints=hints({0: hint})) == 1
+        assert place.gateway.prewarmed == [(BIG, 3)]
+
+    def test_it_may_be_asked_for_later(self, place: Place) -> None:
+        """0 on w0, which ends only once it was asked for"""
+        place.gateway.on_prewarm = gates["asked"].set
+        hint = PreWarmHint(BIG, 1, after_s=0.05)
+        assert place.run(pass_gate("asked"), {0: 0}, hints=hints({0: hint})) == 1
+        assert place.gateway.prewarmed == [(BIG, 1)]
+        assert place.summaries["w0"].prewarmed == 1
+
+    def test_a_worker_that_ends_before_asks_at_its_end(self, place: Place) -> None:
+        """0 → 1      w0: 0, with an hour to go      w1: 1"""
+        hint = PreWarmHint(BIG, 2, after_s=3600.0)
+        assert place.run(total(number(1)), {0: 0, 1: 1}, hints=hints({0: hint})) == 1
+        assert place.gateway.prewarmed == [(BIG, 2)]
+
+    def test_a_refusal_does_not_matter(self, place: Place, caplog: pytest.LogCaptureFixture) -> None:
+        def refuse() -> None:
+            raise GatewayError("there is no room")
+
+        place.gateway.on_prewarm = refuse
+        assert place.run(total(number(1)), {0: 0, 1: 1}, hints=hints({0: PreWarmHint(BIG)})) == 1
+        assert "there is no room" in caplog.text
+        assert place.summaries["w0"].prewarmed == 0
+
+
+class TestDuplicates:
+    """
+    0 ─── 1 ───┐
+               ├─ 3      w0: 0, 1      w1: 2, 3
+    2 ─────────┘
+    """
+
+    def test_a_worker_that_is_slow_hears_that_another_was_faster_and_stops(self, place: Place) -> None:
+        # Task 1 is duplicated once w1 has nothing to do, and that is once w0 runs it.
+        outputs = total(slow_at_first("slow"), pass_gate("first is in"))
+        assert place.run(outputs, {0: 0, 1: 1, 2: 1}, hints=hints({0: NOW})) == 2
+        assert gates.visits["slow"] == 2
+        assert gates.interrupted == ["slow"]
+
+    def test_who_runs_a_duplicate_stops_when_the_owner_was_faster(self, place: Place) -> None:
+        outputs = total(late_owner("race"), number(1))
+        assert place.run(outputs, {0: 0, 1: 1, 2: 1}, hints=hints({0: NOW})) == 2
+        assert gates.interrupted == ["race"]
+
+    def test_its_inputs_are_fetched(self, place: Place) -> None:
+        first = large()
+        outputs = total(slow_given("slow", first), pass_gate("first is in"))
+        assert place.run(outputs, {0: 0, 1: 0, 2: 1, 3: 1}, hints=hints({1: NOW})) == 2 * INLINE_BYTES + 1
+        assert place.summaries["w1"].fetched_bytes > 2 * INLINE_BYTES
+
+    def test_those_who_take_the_output_on_the_slow_worker_go_on(self, place: Place) -> None:
+        """0 → 2, 3      w0: 0, 3      w1: 1, 2"""
+        slow = slow_at_first("slow", 5)
+        outputs = [total(slow, pass_gate("first is in")), total(slow, number(10))]
+        assert place.run(outputs, {0: 0, 1: 1, 2: 1, 3: 0, 4: 0}, hints=hints({0: NOW})) == {2: 6, 4: 15}
+
+    def test_a_task_that_cannot_be_stopped_is_ignored(self, place: Place) -> None:
+        outputs = total(deaf("deaf"), pass_gate("first is in"))
+        assert place.run(outputs, {0: 0, 1: 1, 2: 1}, hints=hints({0: NOW})) == 2
+
+    def test_a_duplicate_that_fails_is_forgotten(self, place: Place) -> None:
+        outputs = total(fails_second("fails"), pass_gate("first is in"))
+        assert place.run(outputs, {0: 0, 1: 1, 2: 1}, hints=hints({0: NOW})) == 2
+        assert gates.visits["fails"] == 2
+
+    def test_a_task_may_change_its_input_while_that_is_written(self, place: Place) -> None:
+        """0 → 1 → 3      w0: 0, 1      w1: 2, 3      each run of 1 sees 0 as it was"""
+        outputs = total(spoiling("first is in", listing()), pass_gate("first is in"))
+        assert place.run(outputs, {0: 0, 1: 0, 2: 1, 3: 1}, hints=hints({1: NOW})) == 60_000 + 1
+
+
+@task
+def listing() -> bytearray:
+    return bytearray(60_000)
+
+
+@task
+def spoiling(name: str, data: bytearray) -> int:
+    """Change what was given; the first to do so waits for another."""
+    assert not any(data)
+    data[:] = b"x" * len(data)
+    if gates.visit("spoiling") == 1:
+        gates[name].set()
+        gates.wait("never")
+    return len(data)
+
+
+@task
+def late_owner(name: str) -> int:
+    """The first to come here waits for the second, which never comes out by itself."""
+    if gates.visit(name) == 1:
+        gates.wait("second is in")
+        return 1
+    gates["second is in"].set()
+    try:
+        gates.wait("never")
+    except Interrupted:
+        gates.interrupted.append(name)
+        raise
+    return -1
+
+
+@task
+def slow_given(name: str, data: bytes) -> int:
+    if gates.visit(name) == 1:
+        gates["first is in"].set()
+        gates.wait("never")
+    return len(data)
+
+
+@task
+def deaf(name: str) -> int:
+    if gates.visit(name) == 1:
+        gates["first is in"].set()
+        with suppress(BaseException):
+            gates.wait("never")
+        return -1
+    return 1
+
+
+@task
+def fails_second(name: str) -> int:
+    """The first to come here goes on once the second has failed."""
+    if gates.visit(name) == 1:
+        gates["first is in"].set()
+        gates.wait("second failed")
+        return 1
+    gates["second failed"].set()
+    raise ValueError("no")
+
+
+class Broken(Policy):
+    """Fails whenever it is asked."""
+
+    def __init__(self, view: Any, worker: str) -> None:
+        pass
+
+    def started(self, task: int, now_s: float) -> Any:
+        raise ValueError("broken")
+
+
+def test_a_policy_that_fails_is_dropped_and_the_run_goes_on(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """0 → 1 → 2      all on w0"""
+    plan = {"hints": hints({0: OwnHint("mine")}), "policies": {"mine": packed(Broken)}}
+    assert place.run(total(total(number(3))), {0: 0, 1: 0, 2: 0}, **plan) == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "worker w0 goes on without the policy 'mine': ValueError('broken')"
+    ]
