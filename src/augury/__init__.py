@@ -41,10 +41,19 @@ from augury.metrics.history.history import History
 from augury.metrics.history.history import open_history as history
 from augury.observation import RunReport
 from augury.observe.progress import default_observers
-from augury.plan.outlook import Planner
+from augury.plan.hints import OwnHint, PreLoadHint, PreWarmHint, TaskDupHint
+from augury.plan.model import PlatformModel, Price, Timing
+from augury.plan.optimizations.preload import PreLoad
+from augury.plan.optimizations.prewarm import PreWarm
+from augury.plan.optimizations.taskdup import TaskDup
+from augury.plan.outlook import Optimization, Outlook, Planner
 from augury.plan.plan import Assignment, Plan
+from augury.plan.planners.auto import AutoPlanner
+from augury.plan.planners.nonuniform import NonUniformPlanner
 from augury.plan.planners.uniform import UniformPlanner
 from augury.plan.planners.wukong import WukongPlanner
+from augury.plan.predictions import FixedPredictions
+from augury.plan.timeline import Simulation
 from augury.predict.estimate import Estimate
 from augury.predict.sla import Percentile
 from augury.run import Run
@@ -57,22 +66,34 @@ __version__ = "0.1.0"
 __all__ = [
     "Assignment",
     "AuguryError",
+    "AutoPlanner",
     "Client",
     "Constant",
     "DefinitionError",
     "Embedded",
     "Emulation",
     "Estimate",
+    "FixedPredictions",
     "GatewayError",
     "History",
     "LogNormal",
+    "NonUniformPlanner",
     "ObjectTooLarge",
+    "Optimization",
+    "Outlook",
+    "OwnHint",
     "Percentile",
     "Plan",
     "PlanError",
     "Planner",
     "PlatformError",
+    "PlatformModel",
+    "PreLoad",
+    "PreLoadHint",
+    "PreWarm",
+    "PreWarmHint",
     "PredictionsProvider",
+    "Price",
     "Resources",
     "Run",
     "RunCancelled",
@@ -80,11 +101,15 @@ __all__ = [
     "RunLost",
     "RunReport",
     "SerializationError",
+    "Simulation",
     "StorageError",
     "Task",
+    "TaskDup",
+    "TaskDupHint",
     "TaskFailed",
     "TaskFunction",
     "TaskTimeout",
+    "Timing",
     "UniformPlanner",
     "WorkerLost",
     "WukongPlanner",

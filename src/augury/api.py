@@ -3,14 +3,20 @@
 import functools
 import importlib
 from collections.abc import Callable, Coroutine, Generator, Iterable
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from augury.client import current_client, make_plan
+from augury.client import current_client
 from augury.dag.task import Function, TaskNode, TaskOptions
 from augury.errors import DefinitionError
+from augury.plan.model import PlatformModel
 from augury.plan.outlook import Planner
 from augury.plan.plan import Plan
+from augury.plan.predictions import Predictions
+from augury.predict.sla import SLA
 from augury.run import Run
+
+if TYPE_CHECKING:
+    from augury.predict.provider import PredictionsProvider  # needs NumPy, which takes long to load
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -59,9 +65,35 @@ class Task(TaskNode[R_co]):
         """Start the workflow behind this task and return at once."""
         return current_client().submit(self, name=name, plan=plan)
 
-    def plan(self, *, planner: Planner | None = None) -> Plan:
-        """Plan the workflow behind this task without running it."""
-        return make_plan(self, planner if planner is not None else current_client().planner)
+    def plan(
+        self,
+        planner: Planner | None = None,
+        *,
+        predictions: "Predictions | PredictionsProvider | None" = None,
+        platform: PlatformModel | None = None,
+        sla: SLA | None = None,
+        name: str | None = None,
+    ) -> Plan:
+        """Plan the workflow behind this task without running it. Starts nothing.
+
+        Args:
+            planner: What makes the plan; by default the client's.
+            predictions: What to expect of tasks, such as `FixedPredictions(…)`; by default what earlier runs taught.
+            platform: What to expect of the platform, such as `PlatformModel.aws_lambda()`; by default what earlier runs
+                taught of the client's.
+            sla: Which run to plan for; by default the client's.
+            name: The workflow's name, if it is run under one.
+
+        Example:
+            >>> from augury import FixedPredictions, PlatformModel, task
+            >>> @task
+            ... def double(x: int) -> int:
+            ...     return 2 * x
+            >>> plan = double(double(3)).plan(predictions=FixedPredictions(60.0), platform=PlatformModel.aws_lambda())
+            >>> round(plan.predicted.makespan_s)
+            120
+        """
+        return current_client().plan(self, planner, predictions=predictions, platform=platform, sla=sla, name=name)
 
     def __await__(self) -> Generator[Any, None, R_co]:
         value: Generator[Any, None, R_co] = importlib.import_module("augury.awaiting").submit(self).__await__()

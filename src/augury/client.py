@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from augury.config import StorageConfig, public_address
-from augury.dag.graph import Graph, build_workflow
+from augury.config import Resources, StorageConfig, public_address
+from augury.dag.graph import build_workflow
 from augury.dag.refs import tasks_in
 from augury.dag.task import TaskNode
 from augury.errors import DefinitionError, PlanError, PlatformError, StorageError
@@ -28,9 +28,13 @@ from augury.invoke.http_gateway import HttpGateway
 from augury.metrics.history.history import History, open_history
 from augury.metrics.records import Records
 from augury.observation import Observer
-from augury.plan.outlook import Outlook, Planner
+from augury.plan.model import PlatformModel
+from augury.plan.outlook import Planner
 from augury.plan.plan import Plan
-from augury.plan.planners.wukong import WukongPlanner
+from augury.plan.planners.auto import AutoPlanner
+from augury.plan.predictions import Predictions
+from augury.planning import Planning, Question, Site, embedded_site, gateway_site
+from augury.predict.sla import SLA, fraction_of
 from augury.run import Platform, Run, RunWatch
 from augury.storage.opening import load_driver, open_storage
 
@@ -63,7 +67,10 @@ class Client:
         redis: The address of a Redis that workers use too, such as `redis://:password@host:6379/0`.
         gateway: The address of a gateway whose workers use that Redis.
         token: What the gateway demands; by default the environment variable AUGURY_TOKEN.
-        planner: What makes plans; by default flexible workers of one configuration.
+        planner: What makes plans; by default `AutoPlanner()`, which looks for the fastest.
+        sla: Which run plans are made for: the `"median"` one, the `"average"` one, or one that is slower than so many
+            percent of all, as in `Percentile(95)`.
+        configurations: What workers may have, for planners that choose; by default all have `Resources()`.
         platform: Settings of the embedded platform, if it is used.
         observers: Who is told of runs; by default progress and a short report on standard error.
         history: Where what runs teach is kept: a folder, the address of a Redis, or what `augury.history(…)` gives.
@@ -87,6 +94,8 @@ class Client:
         gateway: str | None = None,
         token: str | None = None,
         planner: Planner | None = None,
+        sla: SLA = "median",
+        configurations: Sequence[Resources] | None = None,
         platform: Embedded | None = None,
         observers: Sequence[Observer] | None = None,
         history: History | str | os.PathLike[str] | bool | None = None,
@@ -99,6 +108,7 @@ class Client:
             raise DefinitionError(f"Client(platform=…) must be an Embedded(…), not {platform!r}")
         if planner is not None:
             _check_planner(planner, "Client")
+        fraction_of(sla)  # refuses what is none
         if gateway is not None and redis is None:
             raise DefinitionError("Client(gateway=…) also needs redis=…: the address of the Redis that its workers use")
         if gateway is not None and platform is not None:
@@ -107,12 +117,16 @@ class Client:
         self._gateway_url = gateway
         self._token = token or os.environ.get(_TOKEN_VARIABLE, "")
         self._embedded = Embedded() if platform is None else platform
-        self.planner: Planner = WukongPlanner() if planner is None else planner
+        self.planner: Planner = AutoPlanner() if planner is None else planner
+        self.sla: SLA = sla
+        self._configurations = _checked_configurations(configurations)
         self._history = _chosen_history(history, redis if gateway else None)
+        self._planning = Planning(self._history)
         self._observers = _checked_observers(_Defaults.observers() if observers is None else observers)
         self._lock = threading.Lock()
         self._platform: Platform | None = None
         self._watches: set[RunWatch] = set()
+        self._unnoted: dict[RunWatch, Plan] = {}
         self._closed = False
         self._owner = os.getpid()
         self._entered: contextvars.Token[Client | None] | None = None
@@ -136,8 +150,13 @@ class Client:
         started_s = time.monotonic()
         _check_options(name, plan)
         workflow = build_workflow(outputs)
-        chosen = _planned(workflow.graph, self.planner) if plan is None else plan
-        chosen.validate(workflow.graph)
+        kept_as = name or workflow.graph.fingerprint
+        if plan is None:
+            asked = Question(workflow=workflow, kept_as=kept_as, planner=self.planner, sla=self.sla, predicts=False)
+            chosen = self._planned(asked)
+        else:
+            chosen = plan
+            chosen.validate(workflow.graph)
         platform = self._open()
         run_id = secrets.token_hex(8)
         run_name = name or workflow.graph.info(workflow.graph.sinks[-1]).name
@@ -148,13 +167,15 @@ class Client:
             platform,
             self._observers,
             history=self._history,
-            kept_as=name or workflow.graph.fingerprint,
+            kept_as=kept_as,
             started_s=started_s,
         )
         watch.start(chosen)
+        self._unnoted[watch] = chosen
+        watch.settled.add_done_callback(lambda _: self._note_end(watch))
         with self._lock:
             self._watches = {other for other in self._watches if not other.settled.done()} | {watch}
-        return Run(run_id=run_id, name=run_name, plan=chosen, watch=watch)
+        return Run(run_id=run_id, name=run_name, watch=watch)
 
     def compute(self, outputs: Any, *, name: str | None = None, plan: Plan | None = None) -> Any:
         """Run a workflow and wait for its value; as `submit(…).result()`, and then the report is out too.
@@ -171,9 +192,43 @@ class Client:
             if run.done():
                 run.report()
 
-    def plan(self, outputs: Any) -> Plan:
-        """Plan a workflow without running it."""
-        return make_plan(outputs, self.planner)
+    def plan(
+        self,
+        outputs: Any,
+        planner: Planner | None = None,
+        *,
+        predictions: "Predictions | PredictionsProvider | None" = None,
+        platform: PlatformModel | None = None,
+        sla: SLA | None = None,
+        name: str | None = None,
+    ) -> Plan:
+        """Plan a workflow without running it. Starts nothing.
+
+        Args:
+            outputs: The workflow, as for `submit`.
+            planner: What makes the plan; by default the client's.
+            predictions: What to expect of tasks, such as `FixedPredictions(…)`; by default what earlier runs taught.
+            platform: What to expect of the platform, such as `PlatformModel.aws_lambda()`; by default what earlier runs
+                taught of the client's.
+            sla: Which run to plan for; by default the client's.
+            name: The workflow's name, if it is run under one.
+        """
+        _check_options(name, None)
+        _check_forecast(predictions, platform)
+        if planner is not None:
+            _check_planner(planner, "plan")
+        workflow = build_workflow(outputs)
+        return self._planned(
+            Question(
+                workflow=workflow,
+                kept_as=name or workflow.graph.fingerprint,
+                planner=self.planner if planner is None else planner,
+                sla=self.sla if sla is None else sla,
+                predictions=predictions,
+                platform=platform,
+            ),
+            starts_platform=False,
+        )
 
     def predictions(
         self, outputs: Any, *, name: str | None = None, estimator: "Estimator | None" = None
@@ -200,6 +255,40 @@ class Client:
             records, platform=self._platform_name, functions=graph.functions, estimator=estimator
         )
         return made
+
+    # Planning
+
+    def _planned(self, question: Question, *, starts_platform: bool = True) -> Plan:
+        """A plan. What that needs may take long to load; meanwhile the platform starts, if it will be needed."""
+        for watch in tuple(self._unnoted):
+            if watch.settled.done():  # so that who has seen the end of a run can rely on its being known
+                self._note_end(watch)
+        return self._planning.plan(
+            question, self._site(asks=starts_platform), self._open_meanwhile if starts_platform else lambda: None
+        )
+
+    def _note_end(self, watch: RunWatch) -> None:
+        """Have planning learn from a run that is over; once."""
+        plan = self._unnoted.pop(watch, None)
+        if plan is not None and watch.settled.exception() is None:
+            self._planning.note_end(plan, watch.settled.result(), self._site())
+
+    def _site(self, *, asks: bool = False) -> Site:
+        """What is known of the platform; of a gateway, what it says of itself once it was or may be asked."""
+        running = self._open() if asks and self._gateway_url is not None else self._platform
+        limits = None if running is None else running.limits
+        if self._gateway_url is not None:
+            return gateway_site(self._platform_name, limits, self._configurations)
+        return embedded_site(self._embedded, limits, self._configurations)
+
+    def _open_meanwhile(self) -> None:
+        """Have the platform start in another thread. If that fails, whoever needs it will try again and learn why."""
+        if self._platform is None:
+            threading.Thread(target=self._try_to_open, name="augury-open", daemon=True).start()
+
+    def _try_to_open(self) -> None:
+        with contextlib.suppress(Exception):
+            self._open()
 
     @property
     def _platform_name(self) -> str:
@@ -282,19 +371,8 @@ class Client:
 
 
 def make_plan(outputs: Any, planner: Planner) -> Plan:
-    """Plan the workflow behind any nesting of tasks."""
-    _check_planner(planner, "plan")
-    graph = build_workflow(outputs).graph
-    plan = _planned(graph, planner)
-    plan.validate(graph)
-    return plan
-
-
-def _planned(graph: Graph, planner: Planner) -> Plan:
-    plan: object = planner.plan(graph, Outlook(graph))
-    if not isinstance(plan, Plan):
-        raise PlanError(f"the planner {planner.name} gave {plan!r}, which is not a Plan")
-    return plan
+    """Plan the workflow behind any nesting of tasks, as the current client would."""
+    return current_client().plan(outputs, planner)
 
 
 # Checking what users give
@@ -309,9 +387,33 @@ def _check_planner(planner: object, where: str) -> None:
     has_name = isinstance(getattr(planner, "name", None), str)
     if isinstance(planner, type) or not has_name or not callable(getattr(planner, "plan", None)):
         raise DefinitionError(
-            f"{where}(planner=…) must be an object with a name and a plan(graph) method, such as UniformPlanner(), "
-            f"not {planner!r}"
+            f"{where}(planner=…) must be an object with a name and a plan(graph, outlook) method, such as "
+            f"UniformPlanner(), not {planner!r}"
         )
+
+
+def _check_forecast(predictions: object, platform: object) -> None:
+    predicts = callable(getattr(predictions, "execution_s", None)) and callable(getattr(predictions, "at", None))
+    provides = callable(getattr(predictions, "predict_execution_time", None))
+    if predictions is not None and (isinstance(predictions, type) or not (predicts or provides)):
+        raise DefinitionError(
+            "plan(predictions=…) must be FixedPredictions(…), a PredictionsProvider, or an object with the methods of "
+            f"augury.plan.predictions.Predictions, not {predictions!r}"
+        )
+    if not isinstance(platform, PlatformModel | None):
+        raise DefinitionError(f"plan(platform=…) must be a PlatformModel(…), not {platform!r}")
+
+
+def _checked_configurations(configurations: object) -> tuple[Resources, ...]:
+    if configurations is None:
+        return (Resources(),)
+    listed = tuple(configurations) if isinstance(configurations, Iterable) else ()
+    if not listed or not all(isinstance(one, Resources) for one in listed):
+        raise DefinitionError(
+            "Client(configurations=…) must be a list of Resources(cpus=…, memory_mb=…) with at least one, "
+            f"not {configurations!r}"
+        )
+    return tuple(sorted(listed))
 
 
 def _check_options(name: object, plan: object) -> None:

@@ -10,22 +10,26 @@
 An address that is left out, or is `...`, means the embedded platform.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from augury.api import Task, TaskFunction
-from augury.client import Client, current_client, make_plan
+from augury.client import Client, current_client
 from augury.config import Resources
 from augury.dag.task import TaskOptions
 from augury.errors import DefinitionError
-from augury.plan.outlook import Planner
-from augury.plan.planners import uniform, wukong
-from augury.predict.sla import Percentile
+from augury.plan.making import instance_of
+from augury.plan.optimizations.preload import PreLoad
+from augury.plan.optimizations.prewarm import PreWarm
+from augury.plan.optimizations.taskdup import TaskDup
+from augury.plan.outlook import Optimization, Planner
+from augury.plan.planners import nonuniform, uniform, wukong
+from augury.predict.sla import SLA, Percentile
 
 __all__ = [
     "DAGTask",
+    "NonUniformPlanner",
     "Percentile",
     "PreLoadOptimization",
     "PreWarmOptimization",
@@ -36,62 +40,66 @@ __all__ = [
     "WukongPlanner",
 ]
 
-_log = logging.getLogger(__name__)
-
 TaskWorkerResourceConfiguration = Resources
 
-
-class _Optimization:
-    """Something that a plan may ask of workers. Asking is allowed; a run without it gives the same result."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
-
-class PreLoadOptimization(_Optimization):
-    """Fetch a task's inputs as soon as they are there. Not applied by this version."""
-
-
-class PreWarmOptimization(_Optimization):
-    """Have environments started before they are needed. Not applied by this version."""
-
-
-class TaskDupOptimization(_Optimization):
-    """Let workers repeat a cheap task rather than wait for its output. Not applied by this version."""
-
-
-class _PlannerConfig(NamedTuple):
-    """What the paper's planners are configured with."""
-
-    sla: Any = "median"
-    worker_resource_configuration: Resources = Resources()
-    optimizations: Sequence[Any] = ()
+PreLoadOptimization = PreLoad
+PreWarmOptimization = PreWarm
+TaskDupOptimization = TaskDup
 
 
 class UniformPlanner:
     """Workers of one configuration, each task on a worker that the plan names."""
 
-    class Config(_PlannerConfig):
+    class Config(NamedTuple):
         """Its settings."""
 
-        __slots__ = ()
+        sla: Any = "median"
+        worker_resource_configuration: Resources = Resources()
+        optimizations: Sequence[Any] = ()
 
         def planner(self) -> Planner:
             """The planner with these settings."""
-            return uniform.UniformPlanner(self.worker_resource_configuration)
+            chosen = _optimizations("UniformPlanner", self.optimizations)
+            return uniform.UniformPlanner(self.worker_resource_configuration, optimizations=chosen)
+
+
+class NonUniformPlanner:
+    """Workers of several configurations, each task on a worker that the plan names."""
+
+    class Config(NamedTuple):
+        """Its settings; the configurations that workers may have, in any order."""
+
+        sla: Any = "median"
+        worker_resource_configurations: Sequence[Resources] = (Resources(),)
+        optimizations: Sequence[Any] = ()
+
+        def planner(self) -> Planner:
+            """The planner with these settings."""
+            chosen = _optimizations("NonUniformPlanner", self.optimizations)
+            return nonuniform.NonUniformPlanner(self.worker_resource_configurations, optimizations=chosen)
 
 
 class WukongPlanner:
     """Flexible workers of one configuration."""
 
-    class Config(_PlannerConfig):
+    class Config(NamedTuple):
         """Its settings."""
 
-        __slots__ = ()
+        sla: Any = "median"
+        worker_resource_configuration: Resources = Resources()
+        optimizations: Sequence[Any] = ()
 
         def planner(self) -> Planner:
             """The planner with these settings."""
-            return wukong.WukongPlanner(self.worker_resource_configuration)
+            chosen = _optimizations("WukongPlanner", self.optimizations)
+            return wukong.WukongPlanner(self.worker_resource_configuration, optimizations=chosen)
+
+
+def _optimizations(planner: str, given: object) -> list[Optimization]:
+    """Optimizations, which the paper's listings give as their classes."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise DefinitionError(f"{planner}.Config(optimizations=…) must be a list of optimizations, not {given!r}")
+    return [instance_of(one, f"{planner}.Config") for one in given]
 
 
 class Worker:
@@ -124,15 +132,15 @@ class _DataflowTask(Task[Any]):
     def compute(self, *, dag_name: str | None = None, config: Worker.Config | None = None) -> Any:  # type: ignore[override]
         """Run the workflow behind this task as a configuration says, and wait for its value."""
         chosen = config or Worker.Config()
-        _note_unapplied(chosen.planner_config.optimizations)
-        plan = make_plan(self, chosen.planner_config.planner())
+        planner, sla = _planner_of(chosen.planner_config)
         redis = _redis_address(chosen.intermediate_storage_config)
         history = _redis_address(chosen.metrics_storage_config)
         gateway = None if chosen.faas_gateway_address in (..., None, "") else str(chosen.faas_gateway_address)
         if redis is None and gateway is None and history is None:
-            return current_client().compute(self, name=dag_name, plan=plan)
-        with Client(redis=redis, gateway=gateway, history=history) as client:
-            return client.compute(self, name=dag_name, plan=plan)
+            client = current_client()
+            return client.compute(self, name=dag_name, plan=client.plan(self, planner, sla=sla, name=dag_name))
+        with Client(redis=redis, gateway=gateway, history=history, planner=planner, sla=sla) as client:
+            return client.compute(self, name=dag_name)
 
 
 class _DataflowFunction(TaskFunction[..., Any]):
@@ -146,14 +154,18 @@ class _DataflowFunction(TaskFunction[..., Any]):
 def DAGTask(fn: Callable[..., Any] | None = None, /, *, forced_optimizations: Iterable[Any] = ()) -> Any:  # noqa: N802 - the paper's name
     """Make a function a task function; `@DAGTask` and `@DAGTask(forced_optimizations=[…])` both work."""
     options = TaskOptions(optimizations=tuple(forced_optimizations))
-    _note_unapplied(options.optimizations)
     return _DataflowFunction(fn, options) if fn is not None else lambda function: _DataflowFunction(function, options)
 
 
-def _note_unapplied(optimizations: Sequence[Any]) -> None:
-    names = [item.__name__ if isinstance(item, type) else type(item).__name__ for item in optimizations]
-    if names:
-        _log.warning("%s: not applied by this version; the result is the same", ", ".join(names))
+def _planner_of(config: Any) -> tuple[Planner, SLA]:
+    """The planner that a configuration asks for, and its SLA."""
+    make = getattr(config, "planner", None)
+    if isinstance(config, type) or not callable(make):
+        raise DefinitionError(
+            "Worker.Config(planner_config=…) must be the Config of a planner, such as UniformPlanner.Config(), "
+            f"not {config!r}"
+        )
+    return make(), config.sla
 
 
 def _redis_address(config: Any) -> str | None:

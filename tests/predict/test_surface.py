@@ -33,6 +33,12 @@ def test_looking_up_one_point_and_many_is_the_same(table: np.ndarray, size: floa
     assert surface(size, resources) == pytest.approx(surface.at(np.array([size]), np.array([resources]))[0], abs=1e-9)
 
 
+@given(tables, st.floats(-2, 8), st.floats(-2, 8))
+def test_looking_along_fixed_resources_is_exactly_the_same(table: np.ndarray, size: float, resources: float) -> None:
+    surface = Surface(np.arange(len(table), dtype=float), np.arange(table.shape[1], dtype=float), table)
+    assert surface.along(resources)(size) == surface(size, resources)
+
+
 def test_outside_of_the_table_its_edge_counts() -> None:
     surface = Surface(np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.array([[2.0, 1.0], [4.0, 3.0]]))
     assert surface(-5.0, -5.0) == 2.0

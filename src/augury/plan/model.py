@@ -1,14 +1,18 @@
 """What a platform does to a run, in numbers: start-ups, storage, slots and prices.
 
-By hand for what-if questions and tests, or from what earlier runs measured (`augury.predict.workflow`).
+By hand for what-if questions and tests (`PlatformModel(…)`), as on AWS Lambda (`PlatformModel.aws_lambda()`), or as
+earlier runs found it (`PlatformModel.measured(…)`).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 from augury.config import INLINE_BYTES, Resources
 from augury.errors import DefinitionError
+from augury.predict.estimate import Estimate
+from augury.predict.sla import SLA
 
 
 def _check(name: str, value: object, *, above_zero: bool = False, finite: bool = True) -> None:
@@ -63,6 +67,117 @@ class Timing:
         _check("Timing.bandwidth_bytes_s", self.bandwidth_bytes_s, above_zero=True, finite=False)
 
 
+LAMBDA_MEMORY_MB = (512, 1024, 1769, 3538, 7076, 10240)
+"""Memory sizes of AWS Lambda to choose from: a full virtual CPU comes with 1,769 MB, and 10,240 MB are the most."""
+_LAMBDA_CPU_MB = 1769
+_LAMBDA_USD_PER_GB_S = {"x86": 0.0000166667, "arm64": 0.0000133334}
+
+
+def lambda_configurations(memory_mb: Sequence[int] = LAMBDA_MEMORY_MB) -> tuple[Resources, ...]:
+    """Workers of AWS Lambda with so much memory, and the virtual CPUs that come with it."""
+    return tuple(Resources(cpus=one / _LAMBDA_CPU_MB, memory_mb=one) for one in sorted(memory_mb))
+
+
+class Measured(Protocol):
+    """What predicts start-ups and transfers: a `PredictionsProvider`, or `Priors`."""
+
+    def predict_worker_startup_time(
+        self, resource_config: Resources, state: Literal["cold", "warm"], sla: SLA, *, starting: int = 1
+    ) -> Estimate:
+        """How many seconds a worker takes to start."""
+        ...
+
+    def most_starting(self, state: Literal["cold", "warm"]) -> float:
+        """How many workers were starting at once when start-ups were measured, at most."""
+        ...
+
+    def predict_data_transfer_time(
+        self,
+        type: Literal["upload", "download"],  # noqa: A002 - the paper's name
+        data_size_bytes: float,
+        resource_config: Resources,
+        sla: SLA,
+        /,
+    ) -> Estimate:
+        """How many seconds it takes to move bytes to storage or from it."""
+        ...
+
+
+class _Timings(Mapping[Resources, Timing]):
+    """How fast workers of any configuration are; found out when it is first asked for."""
+
+    def __init__(self, find: Callable[[Resources], Timing]) -> None:
+        self._find = find
+        self._known: dict[Resources, Timing] = {}
+
+    def __getitem__(self, resources: Resources) -> Timing:
+        known = self._known.get(resources)
+        if known is None:
+            known = self._known[resources] = self._find(resources)
+        return known
+
+    def __iter__(self) -> Iterator[Resources]:
+        return iter(tuple(self._known))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+_SMALL_BYTES, _LARGE_BYTES = 1e3, 16e6
+_CROWD = 8
+_MOST_BYTES_S = 1e12
+
+
+def _measured_timing(
+    by: Measured, resources: Resources, sla: SLA, assumed: Callable[[Resources], Timing] | None
+) -> Timing:
+    """What history says of one configuration; where it says nothing, what is assumed."""
+    otherwise = None if assumed is None else assumed(resources)
+    cold = by.predict_worker_startup_time(resources, "cold", sla)
+    warm = by.predict_worker_startup_time(resources, "warm", sla)
+    latency_s, bandwidth_bytes_s = _measured_link(by, resources, sla, otherwise)
+    unknown_cold, unknown_warm = (otherwise if one.is_prior else None for one in (cold, warm))
+    return Timing(
+        cold_start_s=unknown_cold.cold_start_s if unknown_cold else float(cold),
+        warm_start_s=unknown_warm.warm_start_s if unknown_warm else float(warm),
+        latency_s=latency_s,
+        bandwidth_bytes_s=bandwidth_bytes_s,
+        crowd_s=unknown_cold.crowd_s if unknown_cold else _measured_crowd_s(by, resources, sla, cold),
+    )
+
+
+def _measured_crowd_s(by: Measured, resources: Resources, sla: SLA, alone_s: float) -> float:
+    """How much longer a cold start takes for each other one, as far as crowds were seen."""
+    crowd = int(min(_CROWD, by.most_starting("cold")))
+    if crowd < 2:
+        return 0.0
+    together_s = by.predict_worker_startup_time(resources, "cold", sla, starting=crowd)
+    return max(0.0, together_s - alone_s) / (crowd - 1)
+
+
+def _measured_link(by: Measured, resources: Resources, sla: SLA, assumed: Timing | None) -> tuple[float, float]:
+    """Latency and bandwidth: what a small transfer takes, and how much longer a large one does.
+
+    Uploads and downloads count alike; those of which nothing is known, only if nothing is known of the others either.
+    """
+    ways: tuple[Literal["upload", "download"], ...] = ("upload", "download")
+    small = [by.predict_data_transfer_time(way, _SMALL_BYTES, resources, sla) for way in ways]
+    large = [by.predict_data_transfer_time(way, _LARGE_BYTES, resources, sla) for way in ways]
+    small_s, large_s = _mean_known(small), _mean_known(large)
+    moving_s = max(large_s - small_s, (_LARGE_BYTES - _SMALL_BYTES) / _MOST_BYTES_S)
+    latency_s, bandwidth_bytes_s = small_s, (_LARGE_BYTES - _SMALL_BYTES) / moving_s
+    if assumed is not None and all(one.is_prior for one in small):
+        latency_s = assumed.latency_s
+    if assumed is not None and all(one.is_prior for one in large):
+        bandwidth_bytes_s = assumed.bandwidth_bytes_s
+    return latency_s, bandwidth_bytes_s
+
+
+def _mean_known(estimates: Sequence[Estimate]) -> float:
+    chosen = [one for one in estimates if not one.is_prior] or estimates
+    return sum(chosen) / len(chosen)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformModel:
     """A platform, in numbers.
@@ -86,6 +201,8 @@ class PlatformModel:
         >>> slow = PlatformModel(timing=Timing(cold_start_s=2.0), concurrency=10)
         >>> slow.timing_of(Resources()).cold_start_s
         2.0
+        >>> [resources.memory_mb for resources in PlatformModel.aws_lambda().configurations]
+        [512, 1024, 1769, 3538, 7076, 10240]
     """
 
     timing: Timing = Timing()
@@ -107,6 +224,74 @@ class PlatformModel:
         if not self.configurations:
             raise DefinitionError("PlatformModel.configurations must name at least one configuration of workers")
 
+    @classmethod
+    def aws_lambda(
+        cls,
+        memory_mb: Sequence[int] = LAMBDA_MEMORY_MB,
+        *,
+        architecture: Literal["x86", "arm64"] = "x86",
+        concurrency: int = 1000,
+    ) -> "PlatformModel":
+        """AWS Lambda with Python: for each memory size as many virtual CPUs, and as much bandwidth, as come with it.
+
+        Args:
+            memory_mb: The sizes that workers can have.
+            architecture: Of the processors; it decides the price.
+            concurrency: The account's limit.
+        """
+        if architecture not in _LAMBDA_USD_PER_GB_S:
+            raise DefinitionError(
+                f'PlatformModel.aws_lambda: architecture must be "x86" or "arm64", not {architecture!r}'
+            )
+        configurations = lambda_configurations(memory_mb)
+        timings = {one: Timing(bandwidth_bytes_s=75e6 * min(1.0, one.cpus)) for one in configurations}
+        return cls(
+            timings=timings,
+            concurrency=concurrency,
+            price=Price(usd_per_gb_s=_LAMBDA_USD_PER_GB_S[architecture]),
+            configurations=configurations,
+        )
+
+    @classmethod
+    def measured(
+        cls,
+        by: "Measured",
+        *,
+        sla: SLA = "median",
+        concurrency: int = 1000,
+        start_s: float | None = None,
+        keep_alive_s: float = 600.0,
+        warm: Mapping[Resources, float] | None = None,
+        price: Price | None = None,
+        configurations: Sequence[Resources] = (Resources(),),
+        assumed: Callable[[Resources], Timing] | None = None,
+    ) -> "PlatformModel":
+        """A platform as earlier runs found it.
+
+        Args:
+            by: Predicts start-ups and transfers: a `PredictionsProvider`.
+            sla: How careful to be.
+            concurrency: How many workers run at once.
+            start_s: How long a start takes while there is room, as the platform itself says.
+            keep_alive_s: How long an environment stays warm.
+            warm: How many environments of each configuration are warm before the run.
+            price: What it costs.
+            configurations: What workers can be had.
+            assumed: How fast workers are where nothing was measured; by default as on AWS Lambda.
+        """
+        timings = _Timings(lambda resources: _measured_timing(by, resources, sla, assumed))
+        timing = timings[configurations[0]] if configurations else Timing()
+        return cls(
+            timing=timing,
+            timings=timings,
+            concurrency=concurrency,
+            keep_alive_s=keep_alive_s,
+            warm=warm or {},
+            price=price or Price(),
+            configurations=configurations,
+            grace_s=0.2 if start_s is None else max(0.0, start_s - timing.cold_start_s),
+        )
+
     def timing_of(self, resources: Resources) -> Timing:
         """How fast workers with these resources start and reach storage."""
         return self.timings.get(resources, self.timing)
@@ -114,4 +299,5 @@ class PlatformModel:
     @property
     def start_s(self) -> float:
         """How long a start takes while there is room; one that takes longer waits for a slot."""
-        return self.timing.cold_start_s + self.grace_s
+        offered = [self.timing_of(resources).cold_start_s for resources in self.configurations]
+        return max(self.timing.cold_start_s, *offered) + self.grace_s

@@ -1,13 +1,15 @@
 """What a planner sees: the workflow, what is expected of its tasks, the platform, and a simulator to try plans with.
 
-class OneWorker:
-name = "one worker"
+A planner of one's own is a few lines. This one runs everything on one worker, which has the memory that is needed:
 
-def plan(self, graph, outlook):
-least = outlook.least_memory_mb
-return Plan(...)
+    class OneWorker:
+        name = "one worker"
 
-# client = Client(planner=OneWorker())
+        def plan(self, graph: Graph, outlook: Outlook) -> Plan:
+            one = Assignment(worker=0, resources=Resources(memory_mb=max(1024, *outlook.least_memory_mb)))
+            return Plan(fingerprint=graph.fingerprint, planner=self.name, assignments=(one,) * len(graph))
+
+    client = Client(planner=OneWorker())
 """
 
 import math
@@ -22,6 +24,7 @@ from augury.plan.model import PlatformModel
 from augury.plan.plan import Plan
 from augury.plan.predictions import Evidence, FixedPredictions, Predictions
 from augury.plan.simulate.engine import simulate
+from augury.plan.simulate.trials import Trials
 from augury.plan.timeline import Simulation
 from augury.predict.sla import SLA
 
@@ -54,7 +57,7 @@ class Outlook:
     Args:
         graph: The workflow.
         predictions: What is expected of its tasks.
-        platform: Where it runs.
+        platform: Where it runs; or what tells it for an SLA.
         sla: How careful the predictions are.
         forced: For functions, by their index in the graph: optimizations that the user demands for their tasks.
         clock: Tells the time in seconds, for planners that must not take too long. Without one, none passes.
@@ -64,7 +67,7 @@ class Outlook:
         self,
         graph: Graph,
         predictions: Predictions | None = None,
-        platform: PlatformModel | None = None,
+        platform: PlatformModel | Callable[[SLA], PlatformModel] | None = None,
         *,
         sla: SLA = "median",
         forced: Mapping[int, Sequence[Optimization]] | None = None,
@@ -72,11 +75,18 @@ class Outlook:
     ) -> None:
         self.graph = graph
         self.predictions: Predictions = FixedPredictions(0.01, 1000.0) if predictions is None else predictions
-        self.platform = PlatformModel() if platform is None else platform
         self.sla = sla
+        self._platform = PlatformModel() if platform is None else platform
         self.forced: Mapping[int, Sequence[Optimization]] = forced or {}
         self.clock = clock or (lambda: 0.0)
         self._execution_s: dict[Resources, Sequence[float]] = {}
+        self._simulated: tuple[Plan, Simulation] | None = None
+
+    @cached_property
+    def platform(self) -> PlatformModel:
+        """Where it runs."""
+        given = self._platform
+        return given if isinstance(given, PlatformModel) else given(self.sla)
 
     def execution_s(self, resources: Resources) -> Sequence[float]:
         """For each task, how many seconds it is expected to run with these resources."""
@@ -106,13 +116,22 @@ class Outlook:
         return self.predictions.evidence(self.graph)
 
     def simulate(self, plan: Plan) -> Simulation:
-        """How a run of the plan is expected to go."""
-        return simulate(self.graph, plan, self.execution_s, self.output_bytes, self.platform)
+        """How a run of the plan is expected to go. The answer for the last plan is remembered."""
+        known = self._simulated
+        if known is not None and _say_the_same(known[0], plan):
+            return known[1]
+        simulated = simulate(self.graph, plan, self.execution_s, self.output_bytes, self.platform)
+        self._simulated = (plan, simulated)
+        return simulated
+
+    def trials(self, plan: Plan) -> Trials:
+        """A plan to be changed step by step, each change simulated only as far as it reaches."""
+        return Trials(self.graph, plan, self.execution_s, self.output_bytes, self.platform)
 
     def at(self, sla: SLA) -> "Outlook":
         """The same with more or less careful predictions."""
         return Outlook(
-            self.graph, self.predictions.at(sla), self.platform, sla=sla, forced=self.forced, clock=self.clock
+            self.graph, self.predictions.at(sla), self._platform, sla=sla, forced=self.forced, clock=self.clock
         )
 
     def _of_all(self, values: Sequence[float], name: str) -> Sequence[float]:
@@ -123,10 +142,23 @@ class Outlook:
         return values
 
 
+def _say_the_same(one: Plan, other: Plan) -> bool:
+    """Whether two plans share all that workers act on."""
+    return (
+        one.assignments is other.assignments
+        and one.hints is other.hints
+        and one.launch is other.launch
+        and one.ranks is other.ranks
+    )
+
+
 class Planner(Protocol):
     """What makes plans. Implement this to bring your own.
 
-    A planner may also have `optimizations`: what is applied to its plans afterwards.
+    A planner may also have `optimizations`: what is applied to its plans afterwards. And it may have `settings`, which
+    can be hashed: a client uses a plan again while workflow, platform and predictions are the same, and two planners
+    of one class with equal settings then count as the same. Without `settings` a planner is the same only as itself.
+    `settings = None` says that it is to be asked each time.
     """
 
     @property

@@ -8,6 +8,7 @@ varied, memory if only that did. If neither did, the recorded processor time say
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -110,6 +111,21 @@ class FittedModel:
         centres = self.fit.surface.at(places, np.full(len(places), _along(self.axis, resources)))
         logs = centres + self.pace.log_factor(resources) + self._log_margin(sla)
         return np.maximum(np.exp(np.minimum(logs, _LARGEST)) - self.tiny, 0.0)
+
+    def law(self, resources: Resources, sla: SLA) -> Callable[[float], float]:
+        """The values that `predict` gives, as a function of size alone: for those who ask one by one, and often."""
+        surface = self.fit.surface.along(_along(self.axis, resources))
+        pace, margin = self.pace.log_factor(resources), self._log_margin(sla)
+        offset, usual, tiny = self.offset, self.usual_size + self.offset, self.tiny
+        log, exp = math.log, math.exp
+
+        def value(size: float) -> float:
+            place = log(((size if size < _LARGEST_SIZE else _LARGEST_SIZE) + offset) / usual)
+            centre = surface(place) + pace + margin
+            found = exp(centre if centre < _LARGEST else _LARGEST) - tiny
+            return found if found > 0.0 else 0.0
+
+        return value
 
     def _log_margin(self, sla: SLA) -> float:
         fraction = fraction_of(sla)

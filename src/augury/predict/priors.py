@@ -44,6 +44,9 @@ TRANSFER_SPREAD = 0.5
 CPU_BOUND_SHARE = 0.7
 """The part of a task that needs the CPU, on a full one, if its processor time was not recorded."""
 
+ROUNDED, NO_BYTE = 1e-9, 1e-6
+"""What rounding may have added to a number of bytes: this part of it, and this much."""
+
 _NORMAL = NormalDist()
 
 
@@ -52,17 +55,31 @@ def normal_quantile(fraction: float) -> float:
     return _NORMAL.inv_cdf(min(max(fraction, 1e-12), 1 - 1e-12))
 
 
+def whole_bytes(size: float) -> int:
+    """A number of bytes is whole, and what rounding added to it is no byte."""
+    return math.ceil(size * (1 - ROUNDED) - NO_BYTE)
+
+
 def prior_execution(size: float, resources: Resources, sla: SLA, size_exponent: float | None = None) -> Estimate:
     """A task of an unknown function; the caller may know to which power it grows."""
-    work_s = MB / EXECUTION_BYTES_PER_S * (size / MB) ** (1.0 if size_exponent is None else size_exponent)
-    expected_s = (EXECUTION_S + work_s) / min(1.0, resources.cpus)
+    expected_s = expected_execution_s(size, resources, size_exponent)
     return _spread(expected_s, UNKNOWN_SPREAD, sla, "prior: nothing known of the function")
+
+
+def expected_execution_s(size: float, resources: Resources, size_exponent: float | None = None) -> float:
+    """The median run time of an unknown function."""
+    work_s: float = MB / EXECUTION_BYTES_PER_S * (size / MB) ** (1.0 if size_exponent is None else size_exponent)
+    return (EXECUTION_S + work_s) / min(1.0, resources.cpus)
 
 
 def prior_output(size: float, sla: SLA) -> Estimate:
     """The output of an unknown function."""
-    expected = OUTPUT_BYTES + OUTPUT_PER_INPUT * size
-    return _spread(expected, UNKNOWN_SPREAD, sla, "prior: no output known of the function")
+    return _spread(expected_output_bytes(size), UNKNOWN_SPREAD, sla, "prior: no output known of the function")
+
+
+def expected_output_bytes(size: float) -> float:
+    """The median size of the output of an unknown function."""
+    return OUTPUT_BYTES + OUTPUT_PER_INPUT * size
 
 
 def prior_peak(size: float) -> Estimate:
@@ -87,9 +104,13 @@ def prior_startup(state: str, sla: SLA) -> Estimate:
     return _spread(WARM_S, WARM_SPREAD, sla, "prior: no warm start known")
 
 
+def margin_of(deviation: float, sla: SLA) -> float:
+    """What to multiply the median of a log-normal distribution by; `deviation` is that of its logarithm."""
+    fraction = fraction_of(sla)
+    return math.exp(deviation**2 / 2 if math.isnan(fraction) else deviation * normal_quantile(fraction))
+
+
 def _spread(median: float, deviation: float, sla: SLA, basis: str) -> Estimate:
     """A log-normal distribution by its median and the standard deviation of its logarithm."""
-    fraction = fraction_of(sla)
-    exponent = deviation**2 / 2 if math.isnan(fraction) else deviation * normal_quantile(fraction)
     spread = median * math.sinh(deviation * normal_quantile(0.9))
-    return Estimate(min(median * math.exp(exponent), 1e300), spread=min(spread, 1e300), basis=basis)
+    return Estimate(min(median * margin_of(deviation, sla), 1e300), spread=min(spread, 1e300), basis=basis)

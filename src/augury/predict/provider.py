@@ -4,6 +4,7 @@ The provider chooses the records that count, hands them to an estimator once for
 remembers models and answers: a planner asks thousands of times, mostly for the same.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeGuard
@@ -15,14 +16,24 @@ from augury.dag.graph import FunctionInfo
 from augury.dag.task import TaskNode
 from augury.dag.version import code_version
 from augury.errors import DefinitionError
-from augury.metrics.records import Kind, Records
-from augury.observation import count
+from augury.metrics.records import Kind, Records, Series
 from augury.predict.estimate import Estimate
 from augury.predict.estimator import NO_SCALING, Estimator, Model, Scaling
+from augury.predict.fits import Fits
 from augury.predict.fitted import FittedLaws, FittedModel
-from augury.predict.priors import prior_execution, prior_output, prior_peak, prior_startup, prior_transfer
-from augury.predict.samples import Floats, Quantity, samples_of
+from augury.predict.priors import (
+    NO_BYTE,
+    ROUNDED,
+    prior_execution,
+    prior_output,
+    prior_peak,
+    prior_startup,
+    prior_transfer,
+    whole_bytes,
+)
+from augury.predict.samples import Floats, Quantity, column_of, samples_of
 from augury.predict.sla import SLA, Percentile, fraction_of
+from augury.wording import count
 
 PEAK_SLA = Percentile(95)
 """Peak memory is predicted at this percentile whatever the SLA: too little memory kills a task."""
@@ -57,6 +68,8 @@ class PredictionsProvider:
         functions: The functions of the graph that is planned: they say which version a name means. Without them it
             is the version that was recorded last.
         estimator: What learns from samples; `FittedLaws` unless another one is given.
+        fits: Models that were fitted before with the same estimator; they are used again while their samples have not
+            moved.
 
     Example:
         >>> provider = PredictionsProvider(Records(workflow="thumbnails"))
@@ -71,10 +84,12 @@ class PredictionsProvider:
         platform: str = "",
         functions: Sequence[FunctionInfo] = (),
         estimator: Estimator | None = None,
+        fits: Fits | None = None,
     ) -> None:
         _check_made_of(records, estimator)
         self._records = records
         self._platform = platform
+        self._fits = Fits() if fits is None else fits
         self._estimator: Estimator = FittedLaws() if estimator is None else estimator
         self._versions = {version: version for version in records.functions}
         self._versions |= {series.name: series.of.function for series in records.series if series.of.kind is Kind.TASK}
@@ -119,6 +134,11 @@ class PredictionsProvider:
         key = (state, resource_config, sla, starting)
         known = self._known(key)
         return known if known is not None else self._remember(key, self._startup(resource_config, state, sla, starting))
+
+    def most_starting(self, state: Literal["cold", "warm"]) -> float:
+        """How many workers were starting at once when start-ups were measured, at most; 1 if none is known."""
+        model = self._model(Quantity(state))
+        return model.size_range[1] if isinstance(model, FittedModel) else 1.0
 
     def predict_data_transfer_time(
         self,
@@ -173,12 +193,39 @@ class PredictionsProvider:
         fraction_of(sla)  # refuses what is none
         _check_resources(resource_config)
         model = self._model(Quantity.EXECUTION, task_name)
-        sizes = np.atleast_1d(np.asarray(input_sizes, dtype=np.float64))
-        if not np.all(np.isfinite(sizes) & (sizes >= 0)):
-            raise DefinitionError("input_sizes must be finite numbers that are not negative")
+        sizes = _checked_sizes(input_sizes)
         if isinstance(model, FittedModel):
             return model.values(sizes, resource_config, sla)
         return np.array([self.predict_execution_time(task_name, size, resource_config, sla) for size in sizes.tolist()])
+
+    def predict_output_sizes(
+        self, function_name: FunctionName, input_sizes: Sequence[float] | Floats, sla: SLA
+    ) -> Floats:
+        """What `predict_output_size` predicts for many input sizes, as an array."""
+        fraction_of(sla)
+        model = self._model(Quantity.OUTPUT, function_name)
+        sizes = _checked_sizes(input_sizes)
+        if isinstance(model, FittedModel):
+            return np.ceil(model.values(sizes, _SLOWEST, sla) * (1 - ROUNDED) - NO_BYTE)
+        return np.array([self.predict_output_size(function_name, size, sla) for size in sizes.tolist()])
+
+    def predict_peak_memories(self, function_name: FunctionName, input_sizes: Sequence[float] | Floats) -> Floats:
+        """What `predict_peak_memory` predicts for many input sizes, as an array."""
+        model = self._model(Quantity.PEAK, function_name)
+        sizes = _checked_sizes(input_sizes)
+        if isinstance(model, FittedModel):
+            found = model.values(sizes, _SLOWEST, PEAK_SLA)
+            extra_mb = np.maximum(0.0, sizes - model.size_range[1]) / 2**20
+            return np.maximum(found * (1 + PEAK_MARGIN / max(model.n, 1)), found + extra_mb)
+        return np.array([self.predict_peak_memory(function_name, size) for size in sizes.tolist()])
+
+    def output_law(self, function_name: FunctionName, sla: SLA) -> Callable[[float], float]:
+        """`predict_output_size` of one function as a function of input size alone, for those who ask very often."""
+        model = self._model(Quantity.OUTPUT, function_name)
+        if not isinstance(model, FittedModel):
+            return lambda size: float(self.predict_output_size(function_name, size, sla))
+        law, ceil = model.law(_SLOWEST, sla), math.ceil
+        return lambda size: float(ceil(law(size) * (1 - ROUNDED) - NO_BYTE))  # as `whole_bytes`
 
     def predict_peak_memory(self, function_name: FunctionName, input_size: float) -> Estimate:
         """How many MiB a task needs: at a high percentile, and more if little is known.
@@ -198,8 +245,7 @@ class PredictionsProvider:
             found = self._prior(prior_output(size, sla), function_name)
         else:
             found = self._asked(model, size, _SLOWEST, sla)
-        # A number of bytes is whole, and what rounding added to it is no byte.
-        return Estimate(math.ceil(found * (1 - 1e-9) - 1e-6), spread=found.spread, n=found.n, basis=found.basis)
+        return Estimate(whole_bytes(found), spread=found.spread, n=found.n, basis=found.basis)
 
     def _startup(self, resources: Resources, state: str, sla: SLA, starting: int) -> Estimate:
         if state not in ("cold", "warm"):
@@ -313,14 +359,20 @@ class PredictionsProvider:
         return self._models[key]
 
     def _fitted(self, quantity: Quantity, version: str) -> Model | None:
-        subject, unit = _WORDS.get(quantity, ("same function", "run"))
-        series = [one for one in self._records.series if one.of.function == version]
+        kind, column = column_of(quantity)
+        series = [one for one in self._records.series if one.of.function == version and one.of.kind is kind]
         here = [one for one in series if not self._platform or one.of.platform == self._platform]
         for chosen, place in ((here, ""), (series, " on another platform")):
-            samples = samples_of(chosen, quantity, subject=subject + place, unit=unit)
-            if len(samples):
-                return self._estimator.fit(samples, quantity)
+            fit = functools.partial(self._fit, chosen, quantity, place)
+            model = self._fits.model((quantity.value, version, self._platform, place), chosen, column, fit)
+            if model is not None:
+                return model
         return None
+
+    def _fit(self, series: Sequence[Series], quantity: Quantity, place: str) -> Model | None:
+        subject, unit = _WORDS.get(quantity, ("same function", "run"))
+        samples = samples_of(series, quantity, subject=subject + place, unit=unit)
+        return self._estimator.fit(samples, quantity) if len(samples) else None
 
 
 def _scaling(*, memory_exponent: float | None = None, size_exponent: float | None = None) -> Scaling:
@@ -349,6 +401,13 @@ def _check_resources(resources: object) -> None:
 def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a real number, NumPy's included; True is none."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _checked_sizes(input_sizes: Sequence[float] | Floats) -> Floats:
+    sizes = np.atleast_1d(np.asarray(input_sizes, dtype=np.float64))
+    if not np.all(np.isfinite(sizes) & (sizes >= 0)):
+        raise DefinitionError("input_sizes must be finite numbers that are not negative")
+    return sizes
 
 
 def _checked(size: float, name: str) -> float:

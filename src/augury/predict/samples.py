@@ -50,6 +50,11 @@ _SOURCES: dict[Quantity, tuple[Kind, str, str, float]] = {
 """Where a quantity is recorded: kind, column of the value, column of what it depends on, the most that can be true."""
 
 
+def column_of(quantity: Quantity) -> tuple[Kind, str]:
+    """Where a quantity is recorded: in which kind of series, and in which of their columns."""
+    return _SOURCES[quantity][:2]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
     """Measurements of one quantity, oldest first; columns of the same length.

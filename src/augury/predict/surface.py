@@ -6,7 +6,7 @@ logarithms), which keeps what holds for the table. Looking up takes two bisectio
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -34,6 +34,24 @@ class Surface:
         above = upper[column] + right * (upper[beside] - upper[column])
         below = lower[column] + right * (lower[beside] - lower[column])
         return above + down * (below - above)
+
+    def along(self, resources: float) -> Callable[[float], float]:
+        """The values that a call gives for fixed resources, as a function of size: faster, for those who ask often."""
+        column, right = _place(self.resources, resources)
+        beside = min(column + 1, len(self.resources) - 1)
+        values = [row[column] + right * (row[beside] - row[column]) for row in self._rows]
+        knots, last = self.sizes, len(self.sizes) - 1
+
+        def value(size: float) -> float:
+            if size <= knots[0]:
+                return values[0]
+            if size >= knots[last]:
+                return values[last]
+            index = bisect_right(knots, size) - 1
+            above, low = values[index], knots[index]
+            return above + (size - low) / (knots[index + 1] - low) * (values[index + 1] - above)
+
+        return value
 
     def at(self, sizes: Floats, resources: Floats) -> Floats:
         """The values at many points."""
