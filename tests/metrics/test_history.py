@@ -15,8 +15,9 @@ from augury.metrics.history.folder import FolderStore
 from augury.metrics.history.history import MOST_SOURCES, History, open_history
 from augury.metrics.history.memory import MemoryStore
 from augury.metrics.history.store import HistoryStore
-from augury.metrics.history.table import duration, overview, summary_table
+from augury.metrics.history.table import overview, summary_table
 from augury.metrics.records import Records, series_of
+from augury.wording import duration
 from tests.metrics.building import numbers, startup, task_run, tasks
 
 
@@ -334,7 +335,7 @@ def test_a_history_that_cannot_be_read_is_shown_all_the_same(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [
-        (0, "0.00 µs"),
+        (0, "0 s"),
         (0.0009999, "1,000 µs"),
         (0.9999, "1,000 ms"),
         (12.34, "12.3 s"),

@@ -26,11 +26,13 @@ from augury.metrics.records import (
     Record,
     Records,
     Series,
+    Span,
     Spread,
     Startup,
     TaskRun,
     Transfer,
     pack_row,
+    pack_spans,
     series_of,
 )
 from tests.metrics.building import SMALL, all_of, functions, numbers, startup, task_run, tasks, transfer
@@ -125,9 +127,22 @@ def test_rows_are_little_endian_on_every_machine() -> None:
 
 def test_a_batch_gets_the_platform_and_planner_that_its_worker_did_not_know() -> None:
     (sent,) = tasks(2)
-    (received,) = Batch.decode(Batch(SCHEMA, (sent,)).encode(), platform="there", planner="uniform")
+    (received,) = Batch.decode(Batch(SCHEMA, (sent,)).encode(), platform="there", planner="uniform").series
     assert (received.of.platform, received.of.planner) == ("there", "uniform")
     assert received.rows == sent.rows
+
+
+def test_spans_travel_beside_the_records() -> None:
+    spans = [Span(0, 1.5e9 + 1e-6, 0.25), Span(4_000_000_000, -1.0, math.inf)]
+    batch = Batch.decode(Batch(SCHEMA, tuple(tasks(2)), pack_spans(spans)).encode())
+    assert batch.spans == spans
+    assert [one.rows for one in batch.series] == [one.rows for one in tasks(2)]
+
+
+def test_what_history_keeps_is_the_same_with_spans_and_without() -> None:
+    alone = Batch.decode(Batch(SCHEMA, tuple(tasks(2))).encode())
+    along = Batch.decode(Batch(SCHEMA, tuple(tasks(2)), pack_spans([Span(1, 2.0, 3.0)] * 1000)).encode())
+    assert EMPTY.with_run("r1", along.series, 1.0).encode() == EMPTY.with_run("r1", alone.series, 1.0).encode()
 
 
 @pytest.mark.parametrize(
@@ -135,6 +150,7 @@ def test_a_batch_gets_the_platform_and_planner_that_its_worker_did_not_know() ->
     [
         b"",
         b"\x93",
+        Batch(SCHEMA, (), b"half a span").encode(),
         Batch(SCHEMA + 1, ()).encode(),
         Batch(SCHEMA, (msgspec.structs.replace(tasks(1)[0], rows=b"123"),)).encode(),
     ],

@@ -24,7 +24,7 @@ import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -40,6 +40,8 @@ RUN_ROWS = 64
 """How many measurements one run adds to a series at most."""
 TOTAL_ROWS = 65_536
 """About how many measurements a workflow keeps, all series together; the least recently used series give way."""
+WORKER_SPANS = 2_000
+"""How many spans of tasks a worker sends at once, at most."""
 LEAST_ROWS = 16
 """How many measurements a series keeps at least, as long as it is kept."""
 _RUNS_REMEMBERED = 64
@@ -237,31 +239,69 @@ def _circumstances(record: Record) -> Circumstances:
     return Circumstances(kind, "", record.resources, record.platform, record.planner)
 
 
+class Span(NamedTuple):
+    """When a task ran. Not a record: it is compared with the plan of its run, and then forgotten.
+
+    Attributes:
+        task: The task.
+        start_s: When its function was called, in seconds since the epoch, by the clock of its worker.
+        execution_s: How long it ran, as in `TaskRun`.
+    """
+
+    task: int
+    start_s: float
+    execution_s: float
+
+
+_SPAN: Final = struct.Struct("<Idd")
+
+
+def pack_spans(spans: Iterable[Span]) -> bytes:
+    """Spans as bytes, for a `Batch`."""
+    return b"".join([_SPAN.pack(*span) for span in spans])
+
+
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """What one worker measured, on its way to whoever keeps it; platform and planner are left for them to fill in."""
+    """What one worker measured, on its way to whoever keeps it; platform and planner are left for them to fill in.
+
+    Attributes:
+        schema: The version of all this.
+        series: What is kept.
+        packed_spans: Beside it, when tasks ran.
+    """
 
     schema: int
     series: tuple[Series, ...]
+    packed_spans: bytes = b""
+
+    @property
+    def spans(self) -> list[Span]:
+        """When tasks ran."""
+        return [Span(*fields) for fields in _SPAN.iter_unpack(self.packed_spans)]
 
     def encode(self) -> bytes:
         """The batch as bytes; `decode` reads it back."""
         return msgspec.msgpack.encode(self)
 
     @classmethod
-    def decode(cls, data: bytes, *, platform: str = "", planner: str = "") -> "list[Series]":
-        """The series of a batch that `encode` wrote, with the circumstances that the worker did not know.
+    def decode(cls, data: bytes, *, platform: str = "", planner: str = "") -> "Batch":
+        """A batch that `encode` wrote, with the circumstances that the worker did not know.
 
         Raises:
             DefinitionError: It is none, or is of another version.
         """
         try:
-            schema, series = msgspec.msgpack.decode(data, type=tuple[int, list[Series]])
+            batch = msgspec.msgpack.decode(data, type=cls)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DefinitionError) as error:
             raise DefinitionError(f"these are not the bytes of a batch of records: {error}") from error
-        if schema != SCHEMA or any(len(one.rows) % one.row_bytes for one in series):
-            raise DefinitionError(f"this batch of records is damaged, or of version {schema} rather than {SCHEMA}")
+        halved = len(batch.packed_spans) % _SPAN.size or any(len(one.rows) % one.row_bytes for one in batch.series)
+        if batch.schema != SCHEMA or halved:
+            raise DefinitionError(
+                f"this batch of records is damaged, or of version {batch.schema} rather than {SCHEMA}"
+            )
         replace = msgspec.structs.replace
-        return [replace(one, of=replace(one.of, platform=platform, planner=planner)) for one in series]
+        series = [replace(one, of=replace(one.of, platform=platform, planner=planner)) for one in batch.series]
+        return replace(batch, series=tuple(series))
 
 
 _Item = TypeVar("_Item")

@@ -20,17 +20,9 @@ from enum import StrEnum
 from typing import Protocol, TextIO, cast
 
 from augury.errors import DefinitionError
-from augury.observation import (
-    Observer,
-    RunEvent,
-    RunFinished,
-    RunProgressed,
-    RunStarted,
-    TaskPrinted,
-    count,
-    seconds,
-)
+from augury.observation import Observer, RunEvent, RunFinished, RunProgressed, RunStarted, TaskPrinted
 from augury.observe.report import format_report
+from augury.wording import count, seconds
 
 SETTING = "AUGURY_PROGRESS"
 

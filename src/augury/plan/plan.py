@@ -7,16 +7,24 @@ Outside of memory a plan is a table of its distinct assignments and, for each ta
 tasks share an assignment, and 100,000 of them should not repeat it. Workers get it without what was predicted.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import importlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from augury.config import Resources
 from augury.dag.graph import Graph
+from augury.dag.task import TaskNode
+from augury.drawing import Drawing
 from augury.errors import DefinitionError, PlanError
-from augury.plan.hints import Hint, PreWarmHint
+from augury.plan.hints import Hint, OwnHint, PreWarmHint
+from augury.plan.numbers import mark, spell_out, unmark
 from augury.plan.timeline import Simulation
+
+if TYPE_CHECKING:
+    from augury.plan.show.explanation import Explanation
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -43,10 +51,32 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ranks: tuple[int, ...] = ()
     policies: dict[str, bytes] = {}
     predicted: Simulation | None = None
+    spread: int = 0
 
 
 _json = msgspec.json.Decoder(_Table)
+_json_with_words = msgspec.json.Decoder(_Table, strict=False)
 _msgpack = msgspec.msgpack.Decoder(_Table)
+
+
+def _read_json(text: str | bytes) -> _Table:
+    """Strictly, unless infinity or NaN are among the numbers: those are words in JSON."""
+    try:
+        return _json.decode(text)
+    except msgspec.ValidationError:
+        if re.search('"(?:-?inf|nan)"', text if isinstance(text, str) else text.decode()) is None:
+            raise
+        return _json_with_words.decode(text)
+
+
+def _each_own(
+    hints: Mapping[int, tuple[Hint, ...]], change: Callable[[dict[str, Any]], Any]
+) -> dict[int, tuple[Hint, ...]]:
+    """Hints with what is in those of the user's own optimizations changed."""
+    return {
+        task: tuple(OwnHint(hint.policy, change(hint.data)) if isinstance(hint, OwnHint) else hint for hint in held)
+        for task, held in hints.items()
+    }
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -61,6 +91,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         ranks: For each task its place among those that are ready on its worker: lower ones first. Empty: first
             ready, first run.
         policies: What interprets hints of the user's own optimizations, by name; pickled.
+        spread: Among how many workers flexible tasks are shared out before it shows how long they take; then more
+            workers take over what others have not come to. 0: among as many as the platform has room for.
         predicted: The run as it was expected to go; None if nobody asked.
         graph: The workflow, for labels. It is not written, nor is `outlook`: the `Outlook` that the plan was made
             with, for questions about it.
@@ -73,6 +105,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     launch: tuple[PreWarmHint, ...] = ()
     ranks: tuple[int, ...] = ()
     policies: Mapping[str, bytes] = {}
+    spread: int = 0
     predicted: Simulation | None = None
     graph: Graph | None = None
     outlook: Any = None
@@ -85,6 +118,57 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def __hash__(self) -> int:
         return hash((self.fingerprint, self.planner, self.assignments))
+
+    # What a reader sees is loaded when it is asked for: workers read plans too, and never ask.
+
+    def __str__(self) -> str:
+        return cast("str", importlib.import_module("augury.plan.show.table").table(self))
+
+    def __repr__(self) -> str:
+        return f"<{importlib.import_module('augury.plan.show.view').title_of(self, self.predicted)}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("planner", self.planner), ("tasks", len(self.assignments))]  # msgspec's own shows every field
+
+    def explain(self, task: "int | str | TaskNode[Any]") -> "Explanation":
+        """Why a task stands where it stands, and what would happen elsewhere; `print` it, or read its fields.
+
+        Args:
+            task: Its id, its label, such as `resize[3]`, or the task itself.
+
+        Raises:
+            PlanError: The plan has no such task.
+        """
+        return cast("Explanation", importlib.import_module("augury.plan.show.explain").explain(self, task))
+
+    def picture(self) -> Drawing:
+        """The workflow as a picture, coloured by worker. Notebooks show it; `save` writes it to a file.
+
+        Raises:
+            PlanError: The plan was read from text and does not know its workflow.
+        """
+        return cast("Drawing", importlib.import_module("augury.plan.show.picture").picture(self))
+
+    def timeline(self) -> Drawing:
+        """The predicted run as a picture: a row for each worker. Notebooks show it; `save` writes it to a file.
+
+        Raises:
+            PlanError: Nothing was predicted for the plan.
+        """
+        return cast("Drawing", importlib.import_module("augury.plan.show.gantt").gantt(self))
+
+    def pareto(self) -> "tuple[Plan, ...]":
+        """Plans between fast and cheap, this one included if nothing beats it: each is dearer than those after it.
+
+        Looks for them now, with what the plan was made with; each has its `predicted` makespan and cost.
+
+        Raises:
+            PlanError: The plan was read from text and does not know what it was made with.
+        """
+        if self.outlook is None:
+            raise PlanError("this plan was read from text: plan the workflow again, then ask for its alternatives")
+        found = importlib.import_module("augury.plan.planners.auto").pareto_front(self.outlook, self)
+        return cast("tuple[Plan, ...]", found)
 
     def validate(self, graph: Graph) -> None:
         """Refuse a plan that does not fit a workflow.
@@ -101,6 +185,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             raise PlanError(f"the plan has {len(self.assignments)} assignments for {len(graph)} tasks")
         if self.ranks and len(self.ranks) != len(graph):
             raise PlanError(f"the plan has {len(self.ranks)} ranks for {len(graph)} tasks")
+        if self.spread < 0:
+            raise PlanError(f"the plan spreads flexible tasks over {self.spread} workers; that is no number of workers")
         if self.hints and not 0 <= min(self.hints) <= max(self.hints) < len(graph):
             raise PlanError(f"the plan has hints for tasks that the workflow does not have; it has {len(graph)}")
         resources: dict[int, Resources] = {}
@@ -111,7 +197,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def to_json(self) -> str:
         """The plan as JSON; `from_json` reads it back."""
-        return msgspec.json.encode(self._table(predicted=self.predicted)).decode()
+        table = self._table(predicted=self.predicted)
+        told = msgspec.structs.replace(table, hints=_each_own(table.hints, mark))
+        return msgspec.json.encode(spell_out(msgspec.to_builtins(told))).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Plan":
@@ -121,7 +209,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             PlanError: It is not one.
         """
         try:
-            return cls._from_table(_json.decode(text))
+            table = _read_json(text)
+            return cls._from_table(msgspec.structs.replace(table, hints=_each_own(table.hints, unmark)))
         except (msgspec.MsgspecError, DefinitionError, UnicodeDecodeError) as error:
             raise PlanError(f"this is not a plan: {error}") from error
 
@@ -161,6 +250,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             self.ranks,
             dict(self.policies),
             predicted,
+            self.spread,
         )
 
     @classmethod
@@ -175,6 +265,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             launch=table.launch,
             ranks=table.ranks,
             policies=table.policies,
+            spread=table.spread,
             predicted=table.predicted,
         )
 
@@ -197,5 +288,9 @@ def _validate_worker(graph: Graph, task: int, worker: int, own: Resources, known
 def fit_memory(resources: Resources, graph: Graph, tasks: Sequence[int]) -> Resources:
     """These resources, with at least the memory that the tasks were declared to need."""
     functions = {graph.function_of[task] for task in tasks}
-    least = max((graph.functions[function].memory_mb or 0 for function in functions), default=0)
-    return resources if least <= resources.memory_mb else Resources(cpus=resources.cpus, memory_mb=least)
+    return with_memory(resources, max((graph.functions[function].memory_mb or 0 for function in functions), default=0))
+
+
+def with_memory(resources: Resources, least_mb: int) -> Resources:
+    """These resources, with at least so much memory."""
+    return resources if least_mb <= resources.memory_mb else Resources(cpus=resources.cpus, memory_mb=least_mb)
