@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from augury.config import Resources
 from augury.dag.graph import Graph, build_workflow
 from augury.errors import PlanError
-from augury.plan.outlook import Planner
 from augury.plan.planners.uniform import UniformPlanner, cluster
 from augury.plan.planners.wukong import WukongPlanner
 from tests.plan.graphs import graph_of
@@ -198,7 +197,7 @@ def test_the_size_of_clusters_must_be_a_positive_whole_number(most: Any) -> None
 
 @settings(max_examples=50, deadline=None)
 @given(workflows(max_tasks=10), st.sampled_from([WukongPlanner(), UniformPlanner(), UniformPlanner(max_clustering=1)]))
-def test_planners_make_plans_that_fit_any_workflow(outputs: Any, planner: Planner) -> None:
+def test_planners_make_plans_that_fit_any_workflow(outputs: Any, planner: WukongPlanner | UniformPlanner) -> None:
     graph = build_workflow(outputs).graph
     plan = planner.plan(graph)
     plan.validate(graph)
@@ -231,7 +230,9 @@ MANY = 100_000
     ids=["roots", "chain", "fan-out", "fan-in", "pairs"],
 )
 @pytest.mark.parametrize("planner", [WukongPlanner(), UniformPlanner()], ids=["wukong", "uniform"])
-def test_a_hundred_thousand_tasks_are_planned_in_linear_time(planner: Planner, deps: list[tuple[int, ...]]) -> None:
+def test_a_hundred_thousand_tasks_are_planned_in_linear_time(
+    planner: WukongPlanner | UniformPlanner, deps: list[tuple[int, ...]]
+) -> None:
     graph = graph_of(*deps)
     began = time.process_time()
     plan = planner.plan(graph)

@@ -49,6 +49,10 @@ _MANY = 3000
 _CLUSTERS = 1500
 _LITTLE = 1.001
 """How much slower a run may be if that makes it cheaper, and time is what is wanted."""
+_WORTHWHILE = 4
+"""How many times as long as it takes to start a worker should have to do, if nothing is known of its tasks."""
+_MOSTLY = 0.5
+"""Which part of the work must be guessed for the whole to count as unknown."""
 _STEPS = 400
 """How many times the search may ask for more time when there is no clock."""
 
@@ -161,7 +165,7 @@ class _Planning:
 
     def best_plan(self) -> Plan:
         """Go through seeds and search."""
-        if _is_unknown(self._outlook.evidence):
+        if _is_unknown(self._outlook, self._configurations[-1]):
             return self._flexible()
         if len(self._graph) > _MANY:
             self._search_large()
@@ -227,7 +231,13 @@ class _Planning:
         return self._made((one,) * len(self._graph))
 
     def _flexible(self) -> Plan:
-        return WukongPlanner(self._configurations[-1]).plan(self._graph, self._outlook)
+        """Nothing is known: workers find out, few of them at first."""
+        strongest = self._configurations[-1]
+        plan = WukongPlanner(strongest).plan(self._graph, self._outlook)
+        timing = self._outlook.platform.timing_of(strongest)
+        worthwhile_s = _WORTHWHILE * (timing.cold_start_s + timing.latency_s)
+        workers = math.ceil(math.fsum(self._outlook.execution_s(strongest)) / max(worthwhile_s, _LEAST_S))
+        return msgspec.structs.replace(plan, spread=max(1, min(workers, self._most_workers)))
 
     def _costs(self, resources: Resources) -> Costs:
         outlook = self._outlook
@@ -429,9 +439,16 @@ class _OfClusters:
         return _OfClusters(self._outlook.at(sla), self._coarse)
 
 
-def _is_unknown(evidence: Sequence[Evidence]) -> bool:
-    """Whether no function of the workflow was ever measured."""
-    return bool(evidence) and all(getattr(one, "is_prior", False) for one in evidence)
+def _is_unknown(outlook: Outlook, resources: Resources) -> bool:
+    """Whether most of the expected work is that of functions that were never measured."""
+    unknown = [bool(getattr(one, "is_prior", False)) for one in outlook.evidence]
+    if not any(unknown):
+        return False
+    run_s = outlook.execution_s(resources)
+    guessed_s = math.fsum(
+        seconds for seconds, function in zip(run_s, outlook.graph.function_of, strict=True) if unknown[function]
+    )
+    return guessed_s >= _MOSTLY * math.fsum(run_s)
 
 
 def _names_workers(plan: Plan, concurrency: int) -> bool:

@@ -2,32 +2,40 @@
 
     roots            ──▶ groups of at most `max_clustering` tasks, a new worker each
     1 → 1            ──▶ on the worker of its only input
-    1 → N            ──▶ the first short ones stay on the worker of their input, the others in groups
+    1 → N            ──▶ the short ones with the largest outputs stay on the worker of their input, the others in groups
     N → 1            ──▶ on the worker that holds most of its input
 
 A task is *long* if it takes more than the median of its group; a group on a new worker has at most one long
-task as long as there are short ones to go with it. Until there are predictions every task takes the same
-time and gives as much output as every other, so all are short. Linear in tasks and edges, but for sorting
-the short tasks of each group.
+task as long as there are short ones to go with it. Long tasks that are left over are grouped by half as many.
+
+             u                               worker 0, `max_clustering` = 2
+     ┌───┬───┼───┬───┐
+     a   b   c   d   e                       seconds 1 1 1 9 9, bytes 30 10 20 0 0
+     0   1   0   1   2                       workers: a and c stay, b goes with d, e is alone
+
+So few workers are started, long tasks do not queue behind each other, and large outputs stay where they are made.
+Without predictions every task takes the same time and gives as much output as every other, so all are short.
+Linear in tasks and edges, but for sorting the short tasks of each group.
 """
 
 from collections import deque
 from collections.abc import Sequence
 from statistics import median
 
-from augury.config import Resources, is_whole
+from augury.config import Resources
 from augury.dag.graph import Graph
-from augury.errors import PlanError
-from augury.plan.outlook import Outlook
-from augury.plan.plan import Assignment, Plan, fit_memory
+from augury.plan.outlook import Optimization, Outlook
+from augury.plan.plan import Assignment, Plan, fit_memory, with_memory
+from augury.plan.planners.checks import checked_clustering, checked_optimizations, checked_resources
 
 
 class UniformPlanner:
     """Workers of one configuration, each task on a worker that the plan names.
 
     Args:
-        resources: What every worker has; if a task was declared to need more memory, all get that much.
+        resources: What every worker has; if a task needs more memory, all get that much.
         max_clustering: How many tasks of one fan-out share a worker at most.
+        optimizations: What is applied to its plans.
 
     Example:
         >>> from augury import UniformPlanner, task
@@ -41,20 +49,32 @@ class UniformPlanner:
 
     name = "uniform"
 
-    def __init__(self, resources: Resources | None = None, max_clustering: int = 4) -> None:
-        if not isinstance(resources, Resources | None):
-            raise PlanError(f"UniformPlanner: resources must be Resources(cpus=…, memory_mb=…), not {resources!r}")
-        if not is_whole(max_clustering, least=1):
-            raise PlanError(
-                f"UniformPlanner: max_clustering must be a whole number of at least 1, not {max_clustering!r}"
-            )
-        self.resources = Resources() if resources is None else resources
-        self.max_clustering = max_clustering
+    def __init__(
+        self,
+        resources: Resources | None = None,
+        max_clustering: int = 4,
+        *,
+        optimizations: Sequence[Optimization] = (),
+    ) -> None:
+        self.resources = checked_resources("UniformPlanner", resources)
+        self.max_clustering = checked_clustering("UniformPlanner", max_clustering)
+        self.optimizations = checked_optimizations("UniformPlanner", optimizations)
+        self.settings = (self.resources, self.max_clustering, self.optimizations)
 
     def plan(self, graph: Graph, outlook: Outlook | None = None) -> Plan:
-        """Assign every task to a worker, by the shape of the graph."""
-        workers = cluster(graph, self.max_clustering)
-        resources = fit_memory(self.resources, graph, range(len(graph)))
+        """Assign every task to a worker.
+
+        Args:
+            graph: The workflow.
+            outlook: What is expected of its tasks. Without one, only the shape of the graph counts.
+        """
+        if outlook is None:
+            resources = fit_memory(self.resources, graph, range(len(graph)))
+            workers = cluster(graph, self.max_clustering)
+        else:
+            resources = with_memory(self.resources, max(outlook.least_memory_mb, default=0))
+            runtimes_s = outlook.execution_s(resources)
+            workers = cluster(graph, self.max_clustering, runtimes_s, outlook.output_bytes)
         distinct = [Assignment(worker=worker, resources=resources) for worker in range(max(workers, default=-1) + 1)]
         return Plan(
             fingerprint=graph.fingerprint,
@@ -117,11 +137,13 @@ class _Clustering:
         return [task for task in tasks if self.worker_of[task] is None]
 
     def _richest_worker(self, deps: Sequence[int]) -> int | None:
-        """The worker that holds most of the input; of equals the one whose part comes first."""
-        held: dict[int | None, float] = {}
+        """The worker that holds most of the input; of equals the one with more outputs, then the first."""
+        held: dict[int | None, tuple[float, int]] = {}
         for dep in deps:
             worker = self.worker_of[dep]
-            held[worker] = held.get(worker, 0) + (self._outputs_bytes[dep] if self._outputs_bytes else 1)
+            size_bytes, count = held.get(worker, (0.0, 0))
+            own_bytes = 0.0 if self._outputs_bytes is None else self._outputs_bytes[dep]
+            held[worker] = (size_bytes + own_bytes, count + 1)
         return max(held, key=held.__getitem__)
 
     def _assign_group(self, upstream: int | None, tasks: Sequence[int]) -> None:
@@ -140,11 +162,11 @@ class _Clustering:
         runtimes_s, outputs_bytes = self._runtimes_s, self._outputs_bytes
         longs: Sequence[int] = ()
         shorts: Sequence[int] = tasks
-        if runtimes_s:
+        if runtimes_s is not None:
             middle_s = median(runtimes_s[task] for task in tasks)
             longs = [task for task in tasks if runtimes_s[task] > middle_s]
             shorts = [task for task in tasks if runtimes_s[task] <= middle_s]
-        if outputs_bytes:
+        if outputs_bytes is not None:
             shorts = sorted(shorts, key=lambda task: -outputs_bytes[task])
         return deque(longs), deque(shorts)
 

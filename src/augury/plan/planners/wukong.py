@@ -4,18 +4,21 @@ Workers decide at run time: at a fan-out a worker goes on with one ready task an
 others; at a fan-in the one whose completion makes the task ready goes on.
 """
 
+from collections.abc import Sequence
+
 from augury.config import Resources
 from augury.dag.graph import Graph
-from augury.errors import PlanError
-from augury.plan.outlook import Outlook
-from augury.plan.plan import Assignment, Plan, fit_memory
+from augury.plan.outlook import Optimization, Outlook
+from augury.plan.plan import Assignment, Plan, with_memory
+from augury.plan.planners.checks import checked_optimizations, checked_resources
 
 
 class WukongPlanner:
     """Flexible workers of one configuration.
 
     Args:
-        resources: What every worker has; tasks that were declared to need more memory get more.
+        resources: What every worker has; tasks of functions that need more memory get more.
+        optimizations: What is applied to its plans.
 
     Example:
         >>> from augury import Resources, WukongPlanner, task
@@ -29,20 +32,33 @@ class WukongPlanner:
 
     name = "wukong"
 
-    def __init__(self, resources: Resources | None = None) -> None:
-        if not isinstance(resources, Resources | None):
-            raise PlanError(f"WukongPlanner: resources must be Resources(cpus=…, memory_mb=…), not {resources!r}")
-        self.resources = Resources() if resources is None else resources
+    def __init__(self, resources: Resources | None = None, *, optimizations: Sequence[Optimization] = ()) -> None:
+        self.resources = checked_resources("WukongPlanner", resources)
+        self.optimizations = checked_optimizations("WukongPlanner", optimizations)
+        self.settings = (self.resources, self.optimizations)
 
     def plan(self, graph: Graph, outlook: Outlook | None = None) -> Plan:
-        """Assign every task to any worker of the configuration."""
-        first_task = {function: task for task, function in reversed(list(enumerate(graph.function_of)))}
-        by_function = {
-            function: Assignment(resources=fit_memory(self.resources, graph, [task]))
-            for function, task in first_task.items()
-        }
+        """Assign every task to any worker of the configuration.
+
+        Args:
+            graph: The workflow.
+            outlook: What is expected of its tasks: the memory that they need. Without one, what was declared counts.
+        """
+        by_function = [
+            Assignment(resources=with_memory(self.resources, least_mb))
+            for least_mb in _least_mb_by_function(graph, outlook)
+        ]
         return Plan(
             fingerprint=graph.fingerprint,
             planner=self.name,
             assignments=tuple([by_function[function] for function in graph.function_of]),
         )
+
+
+def _least_mb_by_function(graph: Graph, outlook: Outlook | None) -> list[int]:
+    """For each function, what the most demanding of its tasks needs."""
+    least_mb = [function.memory_mb or 0 for function in graph.functions]
+    if outlook is not None:
+        for function, task_mb in zip(graph.function_of, outlook.least_memory_mb, strict=True):
+            least_mb[function] = max(least_mb[function], task_mb)
+    return least_mb
