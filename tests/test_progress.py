@@ -12,19 +12,9 @@ import msgspec
 import pytest
 
 from augury.errors import DefinitionError
-from augury.observation import (
-    RunEvent,
-    RunFinished,
-    RunProgressed,
-    RunReport,
-    RunStarted,
-    TaskPrinted,
-    amount,
-    count,
-    seconds,
-    size,
-)
+from augury.observation import RunEvent, RunFinished, RunProgressed, RunReport, RunStarted, TaskPrinted
 from augury.observe import Progress, default_observers
+from augury.wording import amount, count, seconds, size
 
 REPORT = RunReport(
     run_id="r1",

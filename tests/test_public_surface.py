@@ -12,22 +12,34 @@ from augury import errors
 PUBLIC = [
     "Assignment",
     "AuguryError",
+    "AutoPlanner",
     "Client",
     "Constant",
     "DefinitionError",
     "Embedded",
     "Emulation",
     "Estimate",
+    "FixedPredictions",
     "GatewayError",
     "History",
     "LogNormal",
+    "NonUniformPlanner",
     "ObjectTooLarge",
+    "Optimization",
+    "Outlook",
+    "OwnHint",
     "Percentile",
     "Plan",
     "PlanError",
     "Planner",
     "PlatformError",
+    "PlatformModel",
+    "PreLoad",
+    "PreLoadHint",
+    "PreWarm",
+    "PreWarmHint",
     "PredictionsProvider",
+    "Price",
     "Resources",
     "Run",
     "RunCancelled",
@@ -35,11 +47,15 @@ PUBLIC = [
     "RunLost",
     "RunReport",
     "SerializationError",
+    "Simulation",
     "StorageError",
     "Task",
+    "TaskDup",
+    "TaskDupHint",
     "TaskFailed",
     "TaskFunction",
     "TaskTimeout",
+    "Timing",
     "UniformPlanner",
     "WorkerLost",
     "WukongPlanner",
@@ -50,8 +66,18 @@ PUBLIC = [
 ]
 EXPLAINED = [name for name in PUBLIC if name != "__version__"]
 USED_DIRECTLY = [
-    *("Client", "Estimate", "History", "Percentile", "PredictionsProvider", "Resources", "RunReport", "Task"),
-    *("UniformPlanner", "WukongPlanner", "compute", "history", "task"),
+    *(
+        "AutoPlanner",
+        "Client",
+        "Estimate",
+        "FixedPredictions",
+        "History",
+        "NonUniformPlanner",
+        "Percentile",
+        "PlatformModel",
+    ),
+    *("PredictionsProvider", "Resources", "RunReport", "Task", "UniformPlanner", "WukongPlanner"),
+    *("compute", "history", "task"),
 ]
 
 
@@ -88,7 +114,11 @@ def test_what_users_write_shows_an_example(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Client", "Resources", "UniformPlanner", "WukongPlanner", "compute", "history", "task"]
+    "name",
+    [
+        *("AutoPlanner", "Client", "FixedPredictions", "NonUniformPlanner", "Outlook", "PlatformModel", "Price"),
+        *("Resources", "Timing", "UniformPlanner", "WukongPlanner", "compute", "history", "task"),
+    ],
 )
 def test_what_users_call_explains_its_arguments(name: str) -> None:
     value = getattr(augury, name)

@@ -11,7 +11,7 @@ from augury import Client, DefinitionError, Embedded, PlanError, Resources, Unif
 from augury.client import _warn_of_missing_limits
 from augury.dag.graph import build_workflow
 from augury.invoke.gateway import Limits
-from augury.run import _check_limits
+from augury.run.platform import check_limits
 
 
 @task
@@ -138,13 +138,13 @@ def test_more_memory_than_a_worker_can_have_is_refused() -> None:
     graph = build_workflow(heavy(double(1))).graph
     plan = WukongPlanner(Resources(memory_mb=512)).plan(graph)
     with pytest.raises(PlanError, match=r"heavy\[0\] is to have 4,096 MB and .* can have 4,095 MB at most"):
-        _check_limits(graph, plan, Limits(concurrency=1, memory_mb=4095))
+        check_limits(graph, plan, Limits(concurrency=1, memory_mb=4095))
 
 
 @pytest.mark.parametrize("memory_mb", [0, 4096])
 def test_memory_that_a_worker_can_have_or_that_nobody_knows_is_accepted(memory_mb: int) -> None:
     graph = build_workflow(heavy(1)).graph
-    _check_limits(graph, WukongPlanner().plan(graph), Limits(concurrency=1, memory_mb=memory_mb))
+    check_limits(graph, WukongPlanner().plan(graph), Limits(concurrency=1, memory_mb=memory_mb))
 
 
 def test_missing_limits_are_told_once_and_briefly(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ about them fits into lists. A graph holds structure only; code and arguments are
 """
 
 import hashlib
-from collections import Counter
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
 from operator import attrgetter
@@ -68,17 +68,24 @@ class Graph(msgspec.Struct, frozen=True, array_like=True, dict=True):
     @cached_property
     def _index_of(self) -> tuple[int, ...]:
         """For each task, how many earlier tasks have the same name."""
-        seen: Counter[str] = Counter()
+        first = {function.name: index for index, function in reversed(list(enumerate(self.functions)))}
+        alike = [first[function.name] for function in self.functions]
+        seen = [0] * len(self.functions)
         indices = []
         for function in self.function_of:
-            name = self.functions[function].name
-            indices.append(seen[name])
-            seen[name] += 1
+            indices.append(seen[alike[function]])
+            seen[alike[function]] += 1
         return tuple(indices)
 
     def label(self, task: int) -> str:
         """A readable name, such as `resize[3]`."""
         return f"{self.info(task).name}[{self._index_of[task]}]"
+
+    def id_of(self, node: TaskNode[Any]) -> int | None:
+        """The id of a call of the user's, in the process where the workflow was built; None if it is not of it."""
+        orders: Sequence[int] = self.__dict__.get("orders", ())
+        place = bisect_left(orders, node.order)
+        return place if place < len(orders) and orders[place] == node.order else None
 
     def info(self, task: int) -> FunctionInfo:
         """What is known of the function that a task calls."""
@@ -153,6 +160,7 @@ def build_workflow(outputs: Any) -> Workflow:
         deps=_number_needs(nodes, needs, ids),
         sinks=tuple(sorted({ids[id(task)] for task in asked})),
     )
+    graph.__dict__["orders"] = [node.order for node in nodes]  # for `id_of`; as caches, it does not travel
     template, _ = lower(outputs, lambda task: Ref(ids[id(task)]), lambda part: part)
     return Workflow(graph, nodes, functions, ids, template)
 

@@ -58,6 +58,7 @@ class Run:
         self.size = output_bytes
         self.inline_bytes = platform.inline_bytes
         self.flush_s = platform.flush_s
+        self.spread = min(plan.spread or platform.concurrency, platform.concurrency)
         self.patience_s = platform.start_s  # how long a start takes while there is room
         self.resources_of = [assignment.resources for assignment in plan.assignments]
         self._number_workers(plan)
@@ -214,7 +215,7 @@ class Run:
                 first.setdefault(self.worker_of[root], root)
         workers = [(root, self._planned(index)) for index, root in first.items()]
         flexible = [root for root in roots if self.worker_of[root] < 0]
-        workers += [(group[0], self._flexible(group, 0)) for group in self.group(flexible, self.platform.concurrency)]
+        workers += [(group[0], self._flexible(group, 0)) for group in self.group(flexible, self.spread)]
         for _, worker in workers:
             self._claim(worker, -1)
         return workers

@@ -101,6 +101,7 @@ class Trials(Run):
         self._replays = True
         self._whole: Plan | None = None
         self.redone = 0
+        self._latest = self._latest_sink()
 
     # What planners ask
 
@@ -212,7 +213,12 @@ class Trials(Run):
             return
         self._undo.clear()
         self.makespan_s = trial.makespan_s
+        if self.counted_s[self._latest] != self.makespan_s:
+            self._latest = self._latest_sink()
         self._totals = (self.makespan_s, self.gb_seconds, self._requests)
+
+    def _latest_sink(self) -> int:
+        return max(self.graph.sinks, key=self.counted_s.__getitem__)
 
     def verified(self) -> "Trials":
         """The plan as it stands, simulated as a whole again: cold and warm starts decided anew."""
@@ -284,7 +290,8 @@ class Trials(Run):
                 if other not in pending:
                     pending.add(other)
                     heapq.heappush(heap, (time_s, other))
-        self.makespan_s = max([self.counted_s[sink] for sink in self.graph.sinks])
+        if sink_s > self.makespan_s or self.counted_s[self._latest] != self.makespan_s:
+            self.makespan_s = max([self.counted_s[sink] for sink in self.graph.sinks])
         return Trial(self.makespan_s, self.cost_usd, self.gb_seconds)
 
     def _simulate_whole(self) -> Trial:

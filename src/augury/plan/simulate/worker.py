@@ -564,7 +564,7 @@ class Worker:
         return mine, [task for task in ready if task not in kept]
 
     def _groups(self, count: int) -> int:
-        concurrency = self.run.platform.concurrency
+        concurrency = self.run.spread
         room = concurrency - self.live
         if room > 0:
             return min(count, room + 1)
@@ -723,7 +723,7 @@ class Worker:
         missing: list[int] = []
         while queue and self.running < self.slots and len(blocked) < FETCH_AHEAD:
             task = queue.popleft()
-            if run.start_s[task] < 0 or self.attempt > 1:
+            if run.start_s[task] < 0:  # else it is its turn again: its inputs have come
                 run.start_s[task] = now
             if run.needs[task] or self.attempt > 1 or run.hints is not None:
                 lacking = {dep for dep in run.graph.deps[task] if dep not in values}

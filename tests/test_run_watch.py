@@ -1,0 +1,212 @@
+"""What the client does for a run, on a platform that a test plays."""
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from augury import GatewayError, RunCancelled, task
+from augury.config import Resources
+from augury.dag.graph import Graph, Workflow, build_workflow
+from augury.invoke.gateway import Invocation, Limits
+from augury.metrics.history.history import History
+from augury.metrics.history.memory import MemoryStore
+from augury.metrics.records import SCHEMA, Batch, Span, pack_spans
+from augury.observation import RunEvent, RunFinished
+from augury.plan.hints import PreWarmHint
+from augury.plan.outlook import Outlook
+from augury.plan.plan import Plan
+from augury.plan.planners.wukong import WukongPlanner
+from augury.plan.predictions import Evidence, FixedPredictions
+from augury.run import Platform, RunWatch
+from augury.storage.memory import MemoryStorage
+from augury.storage.protocols import CLIENT, Recorded, Status, WorkerSummary
+
+SMALL, LARGE = Resources(memory_mb=512), Resources(memory_mb=1024)
+PATIENCE_S = 30.0
+
+
+@task
+def load(number: int) -> int:
+    return number
+
+
+class Stage:
+    """A gateway that notes what it is asked for, and starts nothing."""
+
+    def __init__(self) -> None:
+        self.invoked: list[Invocation] = []
+        self.asked: list[tuple[str, object]] = []
+        self.prewarmed = threading.Semaphore(0)
+        self.refuses = False
+
+    def invoke(self, invocations: Sequence[Invocation]) -> None:
+        self.invoked += invocations
+        self.asked.append(("invoke", len(invocations)))
+
+    def prewarm(self, resources: Resources, count: int) -> None:
+        self.asked.append(("prewarm", (resources, count)))
+        self.prewarmed.release()
+        if self.refuses:
+            raise GatewayError("no such configuration")
+
+    def limits(self) -> Limits:
+        return Limits(concurrency=4)
+
+    def stop(self, run_id: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Watcher:
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[RunEvent] = []
+
+    def on_event(self, event: RunEvent) -> None:
+        self.events.append(event)
+
+
+class Played:
+    """One run of a workflow of one task, whose workers a test plays."""
+
+    def __init__(self, plan: Plan, workflow: Workflow, history: History | None = None) -> None:
+        self.stage = Stage()
+        self.storage = MemoryStorage()
+        self.watcher = Watcher()
+        self.plan = plan
+        platform = Platform(self.storage, "memory", cast("Any", self.stage), Limits(concurrency=4), None, "played")
+        platform.check_storage = lambda run_id: None  # type: ignore[method-assign]
+        self.watch = RunWatch(
+            "r1", "daily", workflow, platform, [self.watcher], history=history, kept_as="daily", started_s=0.0
+        )
+        self.coordination = self.storage.coordination("r1")
+
+    def start(self) -> None:
+        self.watch.start(self.plan)
+
+    def cancel(self) -> None:
+        assert self.watch.cancel()
+        with pytest.raises(RunCancelled):
+            self.watch.value.result(PATIENCE_S)
+        self.watch.settled.result(PATIENCE_S)
+
+    def prewarming(self) -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "augury-prewarm-r1"]
+
+
+def workflow() -> Workflow:
+    return build_workflow(load(1))
+
+
+def plan_of(flow: Workflow, **fields: Any) -> Plan:
+    outlook = Outlook(flow.graph, FixedPredictions(1.0))
+    plan = WukongPlanner(SMALL).plan(flow.graph, outlook)
+    return msgspec.structs.replace(plan, graph=flow.graph, outlook=outlook, predicted=outlook.simulate(plan), **fields)
+
+
+def played(history: History | None = None, **fields: Any) -> Played:
+    flow = workflow()
+    return Played(plan_of(flow, **fields), flow, history)
+
+
+def test_environments_are_pre_warmed_right_after_the_first_workers_were_asked_for() -> None:
+    run = played(launch=(PreWarmHint(LARGE, 3), PreWarmHint(SMALL, 1)))
+    run.start()
+    assert all(run.stage.prewarmed.acquire(timeout=PATIENCE_S) for _ in range(2))
+    assert run.stage.asked == [("invoke", 1), ("prewarm", (LARGE, 3)), ("prewarm", (SMALL, 1))]
+    run.cancel()
+
+
+def test_a_plan_without_launch_pre_warms_nothing() -> None:
+    run = played()
+    run.start()
+    assert run.prewarming() == []
+    run.cancel()
+    assert run.stage.asked == [("invoke", 1)]
+
+
+def test_a_platform_that_refuses_to_pre_warm_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    run = played(launch=(PreWarmHint(LARGE, 3), PreWarmHint(SMALL, 1)))
+    run.stage.refuses = True
+    with caplog.at_level(logging.WARNING):
+        run.start()
+        for thread in run.prewarming():
+            thread.join(PATIENCE_S)
+    assert len(run.stage.asked) == 3
+    assert "run r1 goes on without pre-warmed environments: no such configuration" in caplog.text
+    assert run.watch.status() == Status.RUNNING
+    run.cancel()
+
+
+@pytest.mark.parametrize("after_s", [3600.0, 1e12])
+def test_what_is_due_later_is_not_pre_warmed_once_the_run_is_over(after_s: float) -> None:
+    run = played(launch=(PreWarmHint(LARGE, 1, after_s=after_s),))
+    run.start()
+    threads = run.prewarming()
+    assert len(threads) == 1
+    run.cancel()
+    threads[0].join(PATIENCE_S)
+    assert not threads[0].is_alive()
+    assert run.stage.asked == [("invoke", 1)]
+
+
+def test_pre_warmed_environments_are_paid_for() -> None:
+    run = played(launch=(PreWarmHint(LARGE, 3),))
+    run.start()
+    for thread in run.prewarming():
+        thread.join(PATIENCE_S)
+    run.cancel()
+    price = run.plan.outlook.platform.price
+    assert run.watch.settled.result(0).cost_usd == pytest.approx(4 * price.usd_per_request)
+
+
+def test_spans_reach_the_report_whether_a_worker_sent_them_before_its_end_or_with_it() -> None:
+    flow = build_workflow([load(1), load(2)])
+    run = Played(plan_of(flow), flow, History(MemoryStore()))
+    run.start()
+    began_s = run.watch._submitted_at_s
+    run.coordination.post(CLIENT, [Recorded(Batch(SCHEMA, (), pack_spans([Span(0, began_s + 0.5, 1.5)])).encode())])
+    last = Batch(SCHEMA, (), pack_spans([Span(1, began_s + 1.0, 2.0)])).encode()
+    run.coordination.leave(
+        WorkerSummary(worker="t0", attempt=1, cold=True, duration_s=4.0, memory_mb=512, tasks=2, records=last)
+    )
+    run.cancel()
+    compared = run.watch.settled.result(0).comparison
+    assert (compared.task, compared.actual_s) == ((0, 1), (1.5, 2.0))
+    assert compared.actual_start_s == pytest.approx((0.5, 1.0), abs=1e-5)
+
+
+class Secretive(FixedPredictions):
+    """Predictions that do not say what they rest on."""
+
+    def evidence(self, graph: Graph) -> Sequence[Evidence]:
+        raise RuntimeError("none of your business")
+
+
+def test_predictions_that_fail_cost_the_comparison_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    run = played()
+    outlook = Outlook(run.plan.outlook.graph, Secretive(1.0))
+    run.plan = msgspec.structs.replace(run.plan, outlook=outlook)
+    with caplog.at_level(logging.WARNING):
+        run.start()
+        run.cancel()
+    report = run.watch.settled.result(0)
+    assert (report.status, report.predicted_s) == ("cancelled", None)
+    assert "run r1 cannot be compared with its plan: none of your business" in caplog.text
+
+
+def test_observers_get_the_report_with_the_prediction() -> None:
+    run = played()
+    run.start()
+    run.cancel()
+    finished = run.watcher.events[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.report == run.watch.settled.result(0)
+    assert finished.report.predicted_s == run.plan.predicted.makespan_s if run.plan.predicted else False
