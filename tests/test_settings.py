@@ -30,7 +30,7 @@ def odd(value: object) -> Any:
 
 
 class Nameless:
-    def plan(self, graph: Any) -> Any:
+    def plan(self, graph: Any, outlook: Any) -> Any:
         return None
 
 

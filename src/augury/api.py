@@ -183,6 +183,8 @@ def task(
     """
     if fn is not None and not callable(fn):
         raise DefinitionError(f"@task decorates a function, not {fn!r}; options are given by keyword: @task(retries=2)")
+    if isinstance(optimizations, str) or not isinstance(optimizations, Iterable):
+        raise DefinitionError(f"@task(optimizations=…) must be a list of optimizations, not {optimizations!r}")
     options = TaskOptions(retries=retries, timeout_s=timeout_s, memory_mb=memory_mb, optimizations=tuple(optimizations))
     return TaskFunction(fn, options) if fn is not None else lambda function: TaskFunction(function, options)
 

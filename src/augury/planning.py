@@ -26,6 +26,7 @@ import msgspec
 
 from augury.config import Resources
 from augury.dag.graph import Graph, Workflow
+from augury.invoke.embedded.cgroups import machine_memory_mb
 from augury.invoke.embedded.cloud import Emulation, LogNormal, StartUp
 from augury.invoke.embedded.platform import Embedded
 from augury.invoke.gateway import Limits
@@ -71,6 +72,7 @@ class Site:
         start_s: How long a start takes while there is room.
         keep_alive_s: How long an environment stays warm.
         configurations: What workers can be had.
+        memory_mb: The most that a worker can have; 0 if it is not known.
         assumed: How fast workers are where nothing was measured; None: as on AWS Lambda.
     """
 
@@ -79,6 +81,7 @@ class Site:
     start_s: float
     keep_alive_s: float
     configurations: Sequence[Resources] = (Resources(),)
+    memory_mb: int = 0
     assumed: Callable[[Resources], Timing] | None = None
 
 
@@ -92,6 +95,7 @@ def embedded_site(settings: Embedded, limits: Limits | None, configurations: Seq
         start_s=start_s if limits is None else limits.start_s,
         keep_alive_s=settings.keep_alive_s,
         configurations=configurations,
+        memory_mb=machine_memory_mb() if limits is None else limits.memory_mb,
         assumed=functools.partial(_embedded_timing, imitated),
     )
 
@@ -105,6 +109,7 @@ def gateway_site(name: str, limits: Limits | None, configurations: Sequence[Reso
         start_s=told.start_s,
         keep_alive_s=_GATEWAY_KEEP_ALIVE_S,
         configurations=configurations,
+        memory_mb=told.memory_mb,
     )
 
 
@@ -240,7 +245,8 @@ class Planning:
         functions = question.workflow.graph.functions
         if not isinstance(question.sla, Percentile):
             usual_s = [recent.predict_execution_time(one, 0.0, _USUAL, question.sla) for one in functions]
-            work_s = sum(many * each_s for many, each_s in zip(basis.tasks, usual_s, strict=True))
+            measured = [0.0 if one.is_prior else one for one in usual_s]  # there is nothing to fit to the others
+            work_s = sum(many * each_s for many, each_s in zip(basis.tasks, measured, strict=True))
             if work_s < _WORTH_LOADING_S + _WORTH_FITTING_S * len(functions):
                 return recent
         if "numpy" not in sys.modules:
@@ -271,6 +277,7 @@ def _platform(provider: "_Provider", site: Site, warm: Mapping[Resources, int], 
         keep_alive_s=site.keep_alive_s,
         warm=warm,
         configurations=site.configurations,
+        most_memory_mb=site.memory_mb or math.inf,
         assumed=site.assumed,
     )
 
@@ -292,7 +299,7 @@ def _key(question: Question, site: Site, warm: Mapping[Resources, int]) -> Hasha
         return None
     key = (
         (graph.fingerprint, graph.functions, question.kept_as, question.sla),
-        (site.name, site.concurrency, site.start_s, site.keep_alive_s, tuple(site.configurations)),
+        (site.name, site.concurrency, site.start_s, site.keep_alive_s, tuple(site.configurations), site.memory_mb),
         (type(planner), settings, tuple(function.options.optimizations for function in question.workflow.functions)),
         frozenset((resources, many.bit_length()) for resources, many in warm.items()),
     )

@@ -207,7 +207,7 @@ class _OneWorkerEach:
 
     name = "halves"
 
-    def plan(self, graph: Any) -> augury.Plan:
+    def plan(self, graph: Any, outlook: Any) -> augury.Plan:
         assignments = tuple(augury.Assignment(worker=task % 2, resources=Resources()) for task in range(len(graph)))
         return augury.Plan(fingerprint=graph.fingerprint, planner=self.name, assignments=assignments)
 
@@ -241,7 +241,7 @@ class _Gate:
 class _OneWorker:
     name = "one"
 
-    def plan(self, graph: Any) -> augury.Plan:
+    def plan(self, graph: Any, outlook: Any) -> augury.Plan:
         assignment = augury.Assignment(worker=0, resources=Resources(cpus=2))
         return augury.Plan(fingerprint=graph.fingerprint, planner=self.name, assignments=(assignment,) * len(graph))
 

@@ -44,15 +44,15 @@ def provider(*records: Record) -> PredictionsProvider:
         (lambda: Timing(warm_start_s=math.inf), r"Timing\.warm_start_s must be"),
         (lambda: Timing(bandwidth_bytes_s=0), r"Timing\.bandwidth_bytes_s must be a positive number, not 0"),
         (lambda: Price(usd_per_gb_s=-0.1), r"Price\.usd_per_gb_s must be"),
-        (lambda: PlatformModel(concurrency=0), r"PlatformModel\.concurrency must be a positive number, not 0"),
-        (lambda: PlatformModel(concurrency=True), r"PlatformModel\.concurrency must be a positive number"),
+        (lambda: PlatformModel(concurrency=0), r"PlatformModel\.concurrency must be a whole number of at least 1, not 0"),
+        (lambda: PlatformModel(concurrency=True), r"PlatformModel\.concurrency must be a whole number"),
         (lambda: PlatformModel(keep_alive_s=-1), r"PlatformModel\.keep_alive_s must be"),
-        (lambda: PlatformModel(configurations=()), r"PlatformModel\.configurations must name at least one"),
+        (lambda: PlatformModel(configurations=()), r"PlatformModel\.configurations must list Resources"),
         (
             lambda: PlatformModel.aws_lambda(architecture=cast("Any", "mips")),
             'architecture must be "x86" or "arm64", not \'mips\'',
         ),
-        (lambda: PlatformModel.aws_lambda([]), r"PlatformModel\.configurations must name at least one"),
+        (lambda: PlatformModel.aws_lambda([]), r"PlatformModel\.configurations must list Resources"),
     ],
 )
 def test_a_wrong_number_is_named(make: Callable[[], Any], text: str) -> None:

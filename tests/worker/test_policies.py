@@ -213,6 +213,17 @@ class TestAdvice:
         assert advice.ring(4.0) == []
         assert advice.at_the_end() == [PreWarm(BIG, 1, 5.0)]
 
+    def test_an_alarm_for_a_moment_that_is_past_rings_soon_and_holds_nobody_up(self) -> None:
+        class Hurried(Scripted):
+            def alarm(self, now_s: float) -> Iterable[Action]:
+                return [WakeAt(0.0)]
+
+        advice = Advice("w0", {"one": Hurried([WakeAt(5.0)])}, tasks=1)
+        advice.ask("waiting", now_s=5.0)
+        assert advice.next_s == 5.001
+        assert advice.ring(6.0) == []
+        assert advice.next_s == 6.001
+
     def test_an_alarm_that_is_asked_for_twice_rings_once(self) -> None:
         rung: list[float] = []
 

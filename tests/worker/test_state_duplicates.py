@@ -369,6 +369,14 @@ class TestGivingTheSlotUp:
         again.hear(0, now_s=51.0)
         assert again.tell(AlarmRang(), 60.0) == [Fetch((0,))]
 
+    def test_what_others_did_is_not_reported_before(self) -> None:
+        """0 → 1; 2 → 3      w0: 0, 3      w1: 1, 2"""
+        core = Core([[], [0], [], [2]], "w0", planned={0: 0, 1: 1, 2: 1, 3: 0}, hints={0: (NOW,)})
+        core.begin()
+        core.hear(0)
+        core.tell(TaskAbandoned(0))
+        assert core.tell(WaitedLong()) == [Suspend()]
+
     def test_a_duplicate_that_begins_meanwhile_makes_the_question_pointless(self) -> None:
         core = waiting()
         core.tell(WaitedLong({2: SMALL}))

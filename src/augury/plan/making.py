@@ -19,7 +19,6 @@ from augury.plan.hints import Hint, PreWarmHint
 from augury.plan.outlook import Optimization, Outlook, Planner
 from augury.plan.plan import Plan
 
-
 _FEW = 500
 """Up to how many tasks a run is predicted at once, since that takes no time."""
 
@@ -41,7 +40,7 @@ def make_plan(planner: Planner, outlook: Outlook, *, predicts: bool = True) -> P
     """
     graph = outlook.graph
     plan = _checked(_asked(planner, graph, outlook), f"the planner {planner.name}")
-    plan = _optimized(plan, planner, outlook)
+    plan = optimized(plan, planner, outlook)
     if plan.predicted is None and (predicts or len(graph) <= _FEW):
         plan = msgspec.structs.replace(plan, predicted=outlook.simulate(plan))  # refuses one that does not fit
     else:
@@ -109,7 +108,8 @@ def instance_of(given: Any, where: str) -> Optimization:
     )
 
 
-def _optimized(plan: Plan, planner: Planner, outlook: Outlook) -> Plan:
+def optimized(plan: Plan, planner: Planner, outlook: Outlook) -> Plan:
+    """A plan with the optimizations that its planner has, and those that tasks demand."""
     chosen = [instance_of(given, f"the planner {planner.name}") for given in getattr(planner, "optimizations", ())]
     names = {optimization.name for optimization in chosen}
     for optimization in chosen:

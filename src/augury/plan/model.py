@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from augury.config import INLINE_BYTES, Resources
+from augury.config import INLINE_BYTES, Resources, is_whole
 from augury.errors import DefinitionError
 from augury.predict.estimate import Estimate
 from augury.predict.sla import SLA
@@ -178,6 +178,23 @@ def _mean_known(estimates: Sequence[Estimate]) -> float:
     return sum(chosen) / len(chosen)
 
 
+def _check_kinds(model: "PlatformModel") -> None:
+    """Refuse settings of a platform that are not even of the right kind."""
+    for name, value, kind in (("timing", model.timing, Timing), ("price", model.price, Price)):
+        if not isinstance(value, kind):
+            raise DefinitionError(f"PlatformModel.{name} must be a {kind.__name__}(…), not {value!r}")
+    offered: object = model.configurations
+    if not isinstance(offered, Sequence) or not offered or not all(isinstance(one, Resources) for one in offered):
+        raise DefinitionError(
+            f"PlatformModel.configurations must list Resources(cpus=…, memory_mb=…), at least one, not {offered!r}"
+        )
+    for name, given in (("timings", model.timings), ("warm", model.warm)):
+        if not isinstance(given, Mapping):
+            raise DefinitionError(f"PlatformModel.{name} must be a mapping from Resources, not {given!r}")
+    for resources, count in model.warm.items():
+        _check(f"PlatformModel.warm[{resources}]", count, finite=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformModel:
     """A platform, in numbers.
@@ -190,6 +207,7 @@ class PlatformModel:
         warm: How many environments of each configuration are warm before the run; infinite: all that are needed.
         price: What it costs.
         configurations: What workers can be had, for planners that choose; weaker ones first.
+        most_memory_mb: The most that a worker can have: expectations beyond it are cut, since it must do.
         inline_bytes: Up to which size outputs ride inside reports.
         flush_s: How long a finished task may go unreported while others run.
         grace_s: How much longer than a cold start a worker may be starting before those that wait for inputs offer
@@ -212,6 +230,7 @@ class PlatformModel:
     warm: Mapping[Resources, float] = field(default_factory=dict)
     price: Price = Price()
     configurations: Sequence[Resources] = (Resources(),)
+    most_memory_mb: float = math.inf
     inline_bytes: int = INLINE_BYTES
     flush_s: float = 0.001
     grace_s: float = 0.2
@@ -220,9 +239,13 @@ class PlatformModel:
     def __post_init__(self) -> None:
         for name in ("keep_alive_s", "flush_s", "grace_s", "progress_s"):
             _check(f"PlatformModel.{name}", getattr(self, name), finite=False)
-        _check("PlatformModel.concurrency", self.concurrency, above_zero=True)
-        if not self.configurations:
-            raise DefinitionError("PlatformModel.configurations must name at least one configuration of workers")
+        _check("PlatformModel.most_memory_mb", self.most_memory_mb, above_zero=True, finite=False)
+        _check("PlatformModel.inline_bytes", self.inline_bytes)
+        if not is_whole(self.concurrency, least=1):
+            raise DefinitionError(
+                f"PlatformModel.concurrency must be a whole number of at least 1, not {self.concurrency!r}"
+            )
+        _check_kinds(self)
 
     @classmethod
     def aws_lambda(
@@ -264,6 +287,7 @@ class PlatformModel:
         warm: Mapping[Resources, float] | None = None,
         price: Price | None = None,
         configurations: Sequence[Resources] = (Resources(),),
+        most_memory_mb: float = math.inf,
         assumed: Callable[[Resources], Timing] | None = None,
     ) -> "PlatformModel":
         """A platform as earlier runs found it.
@@ -277,6 +301,7 @@ class PlatformModel:
             warm: How many environments of each configuration are warm before the run.
             price: What it costs.
             configurations: What workers can be had.
+            most_memory_mb: The most that a worker can have.
             assumed: How fast workers are where nothing was measured; by default as on AWS Lambda.
         """
         timings = _Timings(lambda resources: _measured_timing(by, resources, sla, assumed))
@@ -289,6 +314,7 @@ class PlatformModel:
             warm=warm or {},
             price=price or Price(),
             configurations=configurations,
+            most_memory_mb=most_memory_mb,
             grace_s=0.2 if start_s is None else max(0.0, start_s - timing.cold_start_s),
         )
 

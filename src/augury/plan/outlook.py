@@ -104,11 +104,18 @@ class Outlook:
 
     @cached_property
     def least_memory_mb(self) -> Sequence[int]:
-        """For each task, the memory that it was declared to need or is expected to need, whichever is more."""
+        """For each task, the memory that it was declared to need or is expected to need, whichever is more.
+
+        More than any worker can have is not expected of one: what was declared is demanded, what is expected is tried.
+        """
         graph = self.graph
         declared = [function.memory_mb or 0 for function in graph.functions]
         expected = self._of_all(self.predictions.peak_mb(graph), "peak_mb")
-        return [max(declared[of], math.ceil(mb)) for of, mb in zip(graph.function_of, expected, strict=True)]
+        most_mb = self.platform.most_memory_mb
+        return [
+            max(declared[of], int(min(math.ceil(mb), most_mb)))
+            for of, mb in zip(graph.function_of, expected, strict=True)
+        ]
 
     @cached_property
     def evidence(self) -> Sequence[Evidence]:

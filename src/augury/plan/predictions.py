@@ -7,7 +7,7 @@ tests. The one that learns from history is in `augury.predict.workflow`.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from augury.config import Resources
+from augury.config import Resources, is_whole
 from augury.dag.graph import Graph
 from augury.errors import DefinitionError
 from augury.predict.sla import SLA
@@ -144,6 +144,11 @@ def _per_task(graph: Graph, given: object, name: str) -> list[object]:
 def _at_memory(value: object, memory_mb: int) -> float:
     if not isinstance(value, Mapping):
         return _number(value, "seconds")
+    sizes: list[object] = list(value)
+    if not sizes or not all(is_whole(size, least=1) for size in sizes):
+        raise DefinitionError(
+            f"FixedPredictions(seconds=…) must give seconds by memory in MiB, as {{512: 8.0, 2048: 2.0}}, not {value!r}"
+        )
     smaller = [size for size in value if size <= memory_mb]
     return _number(value[max(smaller) if smaller else min(value)], "seconds")
 

@@ -338,7 +338,7 @@ def _bits(bitmap: bytes) -> frozenset[int]:
 
 
 def _event(fields: list[bytes]) -> Event:
-    """An event that was encoded here (`e`), or one that the script `report` wrote: `TaskCompleted` (`c`), `TaskReady`."""
+    """An event that was encoded here (`e`), or a `TaskCompleted` (`c`) or `TaskReady` that the script `report` made."""
     if fields[0] == b"e":
         event: Event = _decode_event(fields[1])
         return event

@@ -15,6 +15,9 @@ _log = logging.getLogger(__name__)
 
 EARLY_S = 1e-6
 """How much too early an alarm may ring, for clocks that count in other steps."""
+_LEAST_WAIT_S = 0.001
+"""After how long an alarm rings that is set for a moment that is past: a policy that does so again and again must not
+keep its worker from everything else."""
 
 
 class Advice:
@@ -51,8 +54,10 @@ class Advice:
     def ring(self, now_s: float) -> list[Action]:
         """What is due."""
         actions: list[Action] = []
+        due = []  # once: what is asked for meanwhile, though it is for a moment that is past, has to wait for the next
         while self._later and self._later[0][0] <= now_s + EARLY_S:
-            at_s, _, name, action = heapq.heappop(self._later)
+            due.append(heapq.heappop(self._later))
+        for at_s, _, name, action in due:
             if name not in self._policies:
                 continue
             if action is None:
@@ -79,9 +84,9 @@ class Advice:
     def _defer(self, name: str, action: Action, now_s: float) -> bool:
         """Keep what is for later; whether it is."""
         if isinstance(action, WakeAt):
-            entry = (action.at_s, name)
-            if all((at_s, owner) != entry or kept is not None for at_s, _, owner, kept in self._later):
-                heapq.heappush(self._later, (action.at_s, next(self._numbers), name, None))
+            moment_s = action.at_s if action.at_s > now_s else now_s + _LEAST_WAIT_S
+            if all((at_s, owner) != (moment_s, name) or kept is not None for at_s, _, owner, kept in self._later):
+                heapq.heappush(self._later, (moment_s, next(self._numbers), name, None))
             return True
         if isinstance(action, PreWarm) and action.at_s > now_s:
             heapq.heappush(self._later, (action.at_s, next(self._numbers), name, action))

@@ -64,6 +64,12 @@ class Tree(msgspec.Struct, frozen=True):
         return GroupEntry(str(self.folder / f"w{worker}"), tuple(limits))
 
 
+def machine_memory_mb() -> int:
+    """The most that a worker of this machine can have: its memory, and no less than workers have by default."""
+    machine_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MIB
+    return max(machine_mb, Resources().memory_mb)
+
+
 def limit_file(version: int) -> str:
     """The file that holds a group's memory limit."""
     return "memory.max" if version == 2 else "memory.limit_in_bytes"

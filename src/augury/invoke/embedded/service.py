@@ -21,7 +21,7 @@ import msgspec
 
 from augury.config import Resources, StorageConfig
 from augury.errors import PlatformError, StorageError
-from augury.invoke.embedded.cgroups import Groups, open_limits, sweep_groups
+from augury.invoke.embedded.cgroups import Groups, machine_memory_mb, open_limits, sweep_groups
 from augury.invoke.embedded.folders import make_object_folder, sweep_folders
 from augury.invoke.embedded.processes import adopt_orphans, raise_file_limit
 from augury.invoke.embedded.supervisor import Supervisor
@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 _LOG_BYTES: Final = 16 * 1024 * 1024
 _LOG_CHECK_S: Final = 5.0
-_MIB: Final = 1024 * 1024
 
 
 _START_S: Final = 0.03
@@ -158,7 +157,7 @@ async def _serve(
         shares_files=True,
         start_s=_START_S + imitated_s,
         # What workers have unless told otherwise must do on a small machine too: hardly any task uses all of it.
-        memory_mb=max(_machine_mb(), Resources().memory_mb),
+        memory_mb=machine_memory_mb(),
     )
     service = Service(supervisor, limits)
     server = HttpServer(service.answer, ServerLimits(body_bytes=settings.body_bytes), bearer(settings.token))
@@ -184,11 +183,6 @@ async def _serve(
     finally:
         await server.close()
         supervisor.close()
-
-
-def _machine_mb() -> int:
-    """The physical memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MIB
 
 
 async def _first(ready: "asyncio.Future[None]", end: asyncio.Event) -> None:

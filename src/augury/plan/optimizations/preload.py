@@ -12,6 +12,8 @@ them at once anyway.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from augury.plan.hints import PreLoadHint
 from augury.plan.optimizations.hinting import BETTER, checked_number, has_hint, with_hints
@@ -21,6 +23,7 @@ from augury.plan.plan import Plan
 _MOST_ROUNDS = 8
 
 
+@dataclass(frozen=True, slots=True)
 class PreLoad:
     """Fetch inputs as they are completed instead of when the last one is.
 
@@ -44,11 +47,14 @@ class PreLoad:
         {4: (PreLoadHint(),)}
     """
 
-    name = "pre-load"
+    min_inputs: int = 5
+    max_rounds: int = _MOST_ROUNDS
 
-    def __init__(self, min_inputs: int = 5, max_rounds: int = _MOST_ROUNDS) -> None:
-        self.min_inputs = int(checked_number("PreLoad", "min_inputs", min_inputs, least=1))
-        self.max_rounds = int(checked_number("PreLoad", "max_rounds", max_rounds))
+    name: ClassVar[str] = "pre-load"
+
+    def __post_init__(self) -> None:
+        checked_number("PreLoad", "min_inputs", self.min_inputs, least=1)
+        checked_number("PreLoad", "max_rounds", self.max_rounds)
 
     def assign(self, plan: Plan, outlook: Outlook, forced: Sequence[int]) -> Plan:
         """Hint tasks with many inputs, then those on the critical path."""

@@ -13,7 +13,8 @@ start that it hides.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 from augury.config import Resources
 from augury.plan.hints import PreWarmHint
@@ -32,6 +33,7 @@ class _Ask(NamedTuple):
     after_s: float
 
 
+@dataclass(frozen=True, slots=True)
 class PreWarm:
     """Have environments started before the workers that will need them.
 
@@ -45,11 +47,14 @@ class PreWarm:
         'pre-warm'
     """
 
-    name = "pre-warm"
+    margin_s: float = 0.05
+    max_rounds: int = _MOST_ROUNDS
 
-    def __init__(self, margin_s: float = 0.05, max_rounds: int = _MOST_ROUNDS) -> None:
-        self.margin_s = checked_number("PreWarm", "margin_s", margin_s)
-        self.max_rounds = int(checked_number("PreWarm", "max_rounds", max_rounds))
+    name: ClassVar[str] = "pre-warm"
+
+    def __post_init__(self) -> None:
+        checked_number("PreWarm", "margin_s", self.margin_s)
+        checked_number("PreWarm", "max_rounds", self.max_rounds)
 
     def assign(self, plan: Plan, outlook: Outlook, forced: Sequence[int]) -> Plan:
         """Pre-warm for the workers of forced tasks, then for cold starts on the critical path."""

@@ -8,6 +8,8 @@ expected, and how long the worker would take to make it itself.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from augury.plan.hints import TaskDupHint
 from augury.plan.optimizations.hinting import BETTER, checked_number, has_hint, with_hints
@@ -16,6 +18,7 @@ from augury.plan.plan import Plan
 from augury.plan.timeline import Simulation
 
 
+@dataclass(frozen=True, slots=True)
 class TaskDup:
     """Let workers run a short task themselves rather than wait for it.
 
@@ -29,11 +32,14 @@ class TaskDup:
         'task-dup'
     """
 
-    name = "task-dup"
+    max_seconds: float = 0.2
+    max_input_bytes: float = 1e6
 
-    def __init__(self, max_seconds: float = 0.2, max_input_bytes: float = 1e6) -> None:
-        self.max_seconds = checked_number("TaskDup", "max_seconds", max_seconds)
-        self.max_input_bytes = checked_number("TaskDup", "max_input_bytes", max_input_bytes)
+    name: ClassVar[str] = "task-dup"
+
+    def __post_init__(self) -> None:
+        checked_number("TaskDup", "max_seconds", self.max_seconds)
+        checked_number("TaskDup", "max_input_bytes", self.max_input_bytes)
 
     def assign(self, plan: Plan, outlook: Outlook, forced: Sequence[int]) -> Plan:
         """Hint short tasks, unless the run is expected to take longer with that."""

@@ -15,14 +15,18 @@ with. And if all the work is less than what it takes to start a second worker, i
 The search may take a tenth of the time that the run is expected to take, at least 20 ms and at most 5 s.
 """
 
+import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import msgspec
 
-from augury.config import Resources
+from augury.config import Resources, is_positive
 from augury.dag.graph import Graph
 from augury.errors import PlanError
+from augury.plan.making import optimized
+from augury.plan.optimizations.preload import PreLoad
+from augury.plan.optimizations.prewarm import PreWarm
 from augury.plan.outlook import Optimization, Outlook
 from augury.plan.plan import Assignment, Plan
 from augury.plan.planners.checks import checked_optimizations
@@ -38,10 +42,14 @@ from augury.plan.simulate.engine import outline
 from augury.plan.simulate.run import Run
 from augury.predict.sla import SLA
 
+_log = logging.getLogger(__name__)
+
 _SHARE, _LEAST_S, _MOST_S = 0.1, 0.02, 5.0
 """Which part of the expected makespan planning may take, and how long at least and at most."""
 _FEW = 250
 """Up to how many tasks the first seeds are tried whatever the time."""
+_FIRST = 4
+"""How many seeds these are."""
 _SCHEDULE_S, _COARSEN_S, _SIMULATE_S = 10e-6, 20e-6, 25e-6
 """About how long it takes to schedule, to merge and to simulate a task."""
 _MANY = 3000
@@ -68,7 +76,8 @@ class AutoPlanner:
         max_workers: How many workers it may have, likewise.
         configurations: What workers may have; by default what the platform offers.
         time_s: How long planning may take; by default a tenth of the expected makespan, between 20 ms and 5 s.
-        optimizations: What is applied to its plans.
+        optimizations: What is applied to its plans; by default pre-loading and pre-warming where they are
+            expected to pay, if there is time to find that out.
 
     Example:
         >>> from augury import AutoPlanner, FixedPredictions, PlatformModel, task
@@ -79,10 +88,11 @@ class AutoPlanner:
         ... def total(parts: list[int]) -> int:
         ...     return sum(parts)
         >>> workflow = total([part(i) for i in range(4)])
-        >>> short = workflow.plan(AutoPlanner(), predictions=FixedPredictions(0.001), platform=PlatformModel())
-        >>> long = workflow.plan(AutoPlanner(), predictions=FixedPredictions(10.0), platform=PlatformModel())
-        >>> len(short.predicted.workers), len(long.predicted.workers)
-        (1, 4)
+        >>> long = FixedPredictions(10.0)
+        >>> quick = workflow.plan(AutoPlanner(), predictions=long, platform=PlatformModel())
+        >>> cheap = workflow.plan(AutoPlanner("cost"), predictions=long, platform=PlatformModel())
+        >>> len(quick.predicted.workers), len(cheap.predicted.workers)
+        (4, 1)
     """
 
     name = "auto"
@@ -96,19 +106,28 @@ class AutoPlanner:
         max_workers: int | None = None,
         configurations: Sequence[Resources] | None = None,
         time_s: float | None = None,
-        optimizations: Sequence[Optimization] = (),
+        optimizations: Sequence[Optimization] | None = None,
     ) -> None:
         self.objective = Objective(objective, deadline_s=deadline_s, budget_usd=budget_usd, max_workers=max_workers)
-        given: Sequence[object] | None = configurations
-        if given is not None and not (given and all(isinstance(one, Resources) for one in given)):
+        given: object = configurations
+        listed = isinstance(given, Sequence) and bool(given) and all(isinstance(one, Resources) for one in given)
+        if given is not None and not listed:
             raise PlanError(
                 f"AutoPlanner: configurations must be a list of Resources(cpus=…, memory_mb=…), not {configurations!r}"
             )
-        if time_s is not None and not (isinstance(time_s, int | float) and time_s >= 0):
+        if time_s is not None and not (is_positive(time_s) or time_s == 0):
             raise PlanError(f"AutoPlanner: time_s must be a number of seconds that is not negative, not {time_s!r}")
         self.configurations = None if configurations is None else tuple(configurations)
         self.time_s = time_s
-        self.optimizations = checked_optimizations("AutoPlanner", optimizations)
+        self.chooses_optimizations = optimizations is None
+        self.optimizations = checked_optimizations("AutoPlanner", () if optimizations is None else optimizations)
+
+    @property
+    def settings(self) -> tuple[Hashable, ...]:
+        """What must be equal for a plan to be used again."""
+        wanted = self.objective
+        constraints = (wanted.weight, wanted.deadline_s, wanted.budget_usd, wanted.max_workers)
+        return (*constraints, self.configurations, self.time_s, self.chooses_optimizations, self.optimizations)
 
     def plan(self, graph: Graph, outlook: Outlook | None = None) -> Plan:
         """Look for a good plan."""
@@ -160,18 +179,47 @@ class _Planning:
         self._most_workers = most if wanted is None else min(most, wanted)
         self._candidates: list[tuple[Outcome, Plan]] = []
         self._chosen: tuple[Outcome, Plan] | None = None
+        self._tried_s: float | None = None  # how long the last simulation took
 
     # The way to a plan
 
     def best_plan(self) -> Plan:
         """Go through seeds and search."""
-        if _is_unknown(self._outlook, self._configurations[-1]):
+        if self._objective.max_workers is None and _is_unknown(self._outlook, self._configurations[-1]):
             return self._flexible()
         if len(self._graph) > _MANY:
             self._search_large()
         else:
             self.search()
-        return self._best()[1]
+        self._note_excess()
+        return self._hinted(*self._best())
+
+    def _hinted(self, outcome: Outcome, plan: Plan) -> Plan:
+        """The plan with those optimizations that make it better, if there is time to find that out."""
+        if self._planner.chooses_optimizations:
+            for optimization in (PreLoad(max_rounds=2), PreWarm(max_rounds=4)):
+                if not self._time.is_left(4 * self._simulation_s()):
+                    break
+                hinted = optimization.assign(plan, self._outlook, ())
+                if hinted is plan:
+                    continue
+                after = self._try(hinted)
+                if self._objective.is_better(after, outcome):
+                    outcome, plan = after, hinted
+        return plan
+
+    def _note_excess(self) -> None:
+        """Say so if nothing that was found keeps to the constraints."""
+        outcome = self._best()[0]
+        if self._objective.excess(outcome):
+            _log.warning(
+                "no plan was found that keeps to the constraints; the closest takes %.3g s and $%.3g on %d workers",
+                *outcome,
+            )
+
+    def _simulation_s(self) -> float:
+        """About how long it takes to simulate a plan: as long as it took last time."""
+        return self._tried_s if self._tried_s is not None else len(self._graph) * _SIMULATE_S
 
     def _best(self) -> tuple[Outcome, Plan]:
         if self._chosen is not None:
@@ -184,35 +232,38 @@ class _Planning:
 
     def search(self) -> None:
         """Try seeds while there is time, then improve the best of them."""
-        a_seed_s = len(self._graph) * _SIMULATE_S
-        for seed in self._seeds():
+        for place, seed in enumerate(self._seeds()):
             if self._candidates:
                 self._time.expect(min(outcome.makespan_s for outcome, _ in self._candidates))
-                if len(self._graph) > _FEW and not self._time.is_left(a_seed_s):
+                is_needed = len(self._graph) <= _FEW and place < _FIRST
+                if not is_needed and not self._time.is_left(1.5 * self._simulation_s()):
                     break
             self._try(seed())
         self._improve()
 
     def _try(self, plan: Plan) -> Outcome:
         """Simulate a plan, and remember what it comes to."""
+        began_s = self._outlook.clock()
         outlook = self._outlook
         run = Run(self._graph, plan, outlook.execution_s, outlook.output_bytes, outlook.platform)
         outcome = Outcome(*outline(run.go()))
         self._candidates.append((outcome, plan))
+        self._tried_s = outlook.clock() - began_s
         return outcome
 
     # Seeds
 
     def _seeds(self) -> Iterator[Callable[[], Plan]]:
         """Plans to start from; those that promise most come first."""
-        strongest, *weaker = reversed(self._configurations)
+        ordered = self._configurations if self._objective.weight < _MOSTLY else list(reversed(self._configurations))
+        strongest, *weaker = ordered
         yield lambda: self._one_worker(strongest)
         yield lambda: self._spread(strongest, self._most_workers)
+        yield lambda: UniformPlanner(strongest).plan(self._graph, self._outlook)
+        yield lambda: WukongPlanner(strongest).plan(self._graph, self._outlook)
         yield lambda: self._packed(strongest, self._most_workers)
         if weaker:
             yield lambda: self._spread(weaker[0], self._most_workers)
-        yield lambda: UniformPlanner(strongest).plan(self._graph, self._outlook)
-        yield lambda: WukongPlanner(strongest).plan(self._graph, self._outlook)
         for resources in weaker:
             yield lambda resources=resources: self._one_worker(resources)  # type: ignore[misc]
         if weaker:
@@ -298,15 +349,14 @@ class _Planning:
         )
         if objective.weight > 0:
             search.quicken()
-        limit_s = math.inf
+        limit_s = math.inf if objective.deadline_s is None else objective.deadline_s
         if objective.weight >= 1:  # a little slower for much cheaper, but not slower than any seed
             limit_s = max(search.trials.makespan_s, min(best_s, search.trials.makespan_s * _LITTLE))
-        if objective.deadline_s is not None:
-            limit_s = max(limit_s if limit_s < math.inf else 0.0, objective.deadline_s)
         search.cheapen(limit_s * (1 + 1e-9))
         plan = search.trials.plan_now()
         outcome = self._try(plan)
-        if objective.weight >= 1 and outcome.makespan_s <= limit_s * (1 + 1e-9) and not objective.excess(outcome):
+        is_quick = outcome.makespan_s <= min(limit_s, best_s) * (1 + 1e-9)
+        if objective.weight >= 1 and is_quick and not objective.excess(outcome):
             self._chosen = (outcome, plan)
 
     def _search_large(self) -> None:
@@ -351,12 +401,11 @@ class _Planning:
         """Simulate what was estimated, best first, and further seeds."""
         ranked = sorted(self._candidates, key=lambda candidate: self._objective.key(candidate[0]))
         self._candidates = []
-        a_seed_s = len(self._graph) * _SIMULATE_S
-        seeds = [*[lambda plan=plan: plan for _, plan in ranked[:3]], *self._seeds()]  # type: ignore[misc]
+        seeds = [*[lambda plan=plan: plan for _, plan in ranked[:3]], *self._seeds()]
         for seed in seeds:
             if self._candidates:
                 self._time.expect(min(outcome.makespan_s for outcome, _ in self._candidates))
-                if not self._time.is_left(a_seed_s):
+                if not self._time.is_left(1.5 * self._simulation_s()):
                     return
             self._try(seed())
         self._improve()
@@ -479,7 +528,8 @@ def pareto_front(outlook: Outlook, plan: Plan | None = None) -> tuple[Plan, ...]
     for outcome, candidate in found:
         if outcome.cost_usd < least_usd * (1 - 1e-9):
             least_usd = outcome.cost_usd
-            front.append(msgspec.structs.replace(candidate, predicted=outlook.simulate(candidate)))
+            with_demanded = optimized(candidate, AutoPlanner(optimizations=()), outlook)
+            front.append(msgspec.structs.replace(with_demanded, predicted=outlook.simulate(with_demanded)))
     return tuple(front)
 
 

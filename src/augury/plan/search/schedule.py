@@ -79,6 +79,22 @@ def _between_s(costs: Costs) -> list[float]:
     ]
 
 
+class _Inputs(NamedTuple):
+    """The inputs of a task.
+
+    Attributes:
+        by_worker: For each worker its last end, its last count and its bytes.
+        first_s: The last count of all; `second_s`: that of the other workers than `last_worker`, whose it is.
+        total: All bytes.
+    """
+
+    by_worker: dict[int, list[float]]
+    first_s: float
+    second_s: float
+    last_worker: int
+    total: float
+
+
 class _Scheduler:
     """One pass."""
 
@@ -137,6 +153,20 @@ class _Scheduler:
         deps = self.costs.graph.deps[task]
         if not deps:
             return self._places_of_root()
+        inputs = self._inputs(deps)
+        found = [self._beside(deps, worker, inputs) for worker in self._holders(inputs)]
+        known_s = inputs.first_s + self.latency_s / 2
+        idle = self.first_free()
+        if idle >= 0 and idle not in inputs.by_worker:
+            fetch_s = self._fetch_s(deps, idle, inputs.total)
+            found.append((max(known_s, self.free[idle][0]) + fetch_s, idle, 0.0))
+        if len(self.free) < self.most:
+            fetch_s = self._fetch_s(deps, -1, inputs.total)
+            found.append((known_s + self.start_up_s() + fetch_s, len(self.free), 0.0))
+        return found
+
+    def _inputs(self, deps: Sequence[int]) -> "_Inputs":
+        """Where the inputs of a task are, and when each worker's last one is there for others."""
         by_worker: dict[int, list[float]] = {}  # worker → its last end, its last count, its bytes
         worker_of, end_s, after_s, size = self.worker_of, self.end_s, self.counted_after_s, self.costs.size
         first_s = second_s = -1.0  # the last counts of all inputs, by the two workers that are last
@@ -162,30 +192,25 @@ class _Scheduler:
                 first_s, second_s, first_worker = counted_s, first_s, worker
             elif counted_s > second_s:
                 second_s = counted_s
-        holders = list(by_worker)
+        return _Inputs(by_worker, first_s, second_s, first_worker, total)
+
+    def _holders(self, inputs: "_Inputs") -> list[int]:
+        """The workers with most of the input, and the one that is last."""
+        holders = list(inputs.by_worker)
         if len(holders) > _FEW_PLACES:
-            holders = heapq.nlargest(_FEW_PLACES, holders, key=lambda worker: by_worker[worker][2])
-            if first_worker not in holders:
-                holders.append(first_worker)
-        half_s = self.latency_s / 2
-        found = []
-        for worker in holders:
-            mine = by_worker[worker]
-            foreign_s = second_s if worker == first_worker else first_s
-            if len(by_worker) > 1:
-                ready_s = max(mine[0], foreign_s + half_s)
-                fetch_s = self._fetch_s(deps, worker, total - mine[2])
-            else:
-                ready_s, fetch_s = mine[0], 0.0
-            found.append((max(ready_s, self.free[worker][0]) + fetch_s, worker, mine[2]))
-        idle = self.first_free()
-        if idle >= 0 and idle not in by_worker:
-            fetch_s = self._fetch_s(deps, idle, total)
-            found.append((max(first_s + half_s, self.free[idle][0]) + fetch_s, idle, 0.0))
-        if len(self.free) < self.most:
-            fetch_s = self._fetch_s(deps, -1, total)
-            found.append((first_s + half_s + self.start_up_s() + fetch_s, len(self.free), 0.0))
-        return found
+            holders = heapq.nlargest(_FEW_PLACES, holders, key=lambda worker: inputs.by_worker[worker][2])
+            if inputs.last_worker not in holders:
+                holders.append(inputs.last_worker)
+        return holders
+
+    def _beside(self, deps: Sequence[int], worker: int, inputs: "_Inputs") -> tuple[float, int, float]:
+        """When a task would start on a worker that holds some of its inputs."""
+        ended_s, _, held = inputs.by_worker[worker]
+        if len(inputs.by_worker) == 1:
+            return max(ended_s, self.free[worker][0]), worker, held
+        foreign_s = inputs.second_s if worker == inputs.last_worker else inputs.first_s
+        ready_s = max(ended_s, foreign_s + self.latency_s / 2, self.free[worker][0])
+        return ready_s + self._fetch_s(deps, worker, inputs.total - held), worker, held
 
     def _places_of_root(self) -> list[tuple[float, int, float]]:
         found = []

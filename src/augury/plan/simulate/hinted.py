@@ -4,17 +4,15 @@ As `worker` mirrors the worker core, this mirrors what the core does on the advi
 (`augury.worker.policies`). Plans without hints never come here.
 """
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from augury.config import Resources
 from augury.dag.graph import Graph
 from augury.plan.hints import Hint, PreLoadHint, PreWarmHint, TaskDupHint
 from augury.plan.plan import Plan
-from augury.plan.simulate.worker import ABANDONED, ALARM, FINISHED, PREWARM, Worker
-
-if TYPE_CHECKING:
-    from augury.plan.simulate.run import Run
+from augury.plan.simulate.worker import ABANDONED, ALARM, FINISHED, PREWARM, Run, Worker
 
 
 class Hints:
@@ -82,7 +80,7 @@ class Hints:
 class HintedWorker(Worker):
     """An invocation that heeds hints."""
 
-    def __init__(self, run: "Run", index: int, *arguments: Any) -> None:
+    def __init__(self, run: Run, index: int, *arguments: Any) -> None:
         super().__init__(run, index, *arguments)
         hints = run.hints
         if hints is None:
@@ -360,16 +358,14 @@ class Ping:
     """An environment that is made ready beforehand."""
 
     __slots__ = ("end_s", "over", "resources", "run", "start_s")
+    tick_s = math.inf  # it looks at nothing meanwhile
 
-    def __init__(self, run: "Run", resources: Resources, now: float) -> None:
+    def __init__(self, run: Run, resources: Resources, now: float) -> None:
         self.run = run
         self.resources = resources
         self.start_s = now
         self.end_s = now
         self.over = False
-
-    def catch_up(self, now: float) -> None:
-        """It does nothing meanwhile."""
 
     def pinged(self, now: float) -> None:
         """It is ready."""

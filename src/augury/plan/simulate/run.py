@@ -184,14 +184,13 @@ class Run:
 
     def _loop(self) -> None:
         heap, pop, handlers = self._heap, heapq.heappop, HINTED if self.hints is not None else PLAIN
-        flexible = self.has_flexible
         idle_turns = 0
         while heap:
             self.now, _, kind, worker, what = pop(heap)
             if worker.over:
                 self._watches -= what is True
                 continue
-            if flexible:
+            if self.now > worker.tick_s:
                 worker.catch_up(self.now)
             if what is None:
                 handlers[kind](worker, self.now)

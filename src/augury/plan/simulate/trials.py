@@ -335,6 +335,8 @@ class Trials(Run):
         pop, handlers = heapq.heappop, PLAIN
         while heap and not worker.over:
             self.now, _, kind, _, what = pop(heap)
+            if self.now > worker.tick_s:
+                worker.catch_up(self.now)
             if what is None:
                 handlers[kind](worker, self.now)
             else:
@@ -406,7 +408,7 @@ class Trials(Run):
         return min(ready_s, latest_s)
 
     def _ask_again(self, index: int) -> None:
-        """When a worker is asked for: at the start if the client does it, else by whoever makes its first task ready."""
+        """When a worker is asked for: at the start by the client, else by whoever makes its first task ready."""
         first_s, cause = math.inf, -1
         needs, ready_at, deps = self.needs, self.ready_at_s, self.graph.deps
         for task in self.tasks_of[index]:

@@ -12,12 +12,12 @@ import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from augury.config import Resources
 
-if TYPE_CHECKING:
-    from augury.plan.simulate.run import Run
+Run = Any
+"""The run that a worker belongs to: `augury.plan.simulate.run.Run`, which knows workers and is not imported by them."""
 
 FETCH_AHEAD = 16
 """How many tasks at most wait for inputs at once; as in the core."""
@@ -90,12 +90,16 @@ class Worker:
     sent_tasks: dict[int, bool]
     since: dict[int, float]
 
-    def __init__(self, run: "Run", index: int, tasks: Sequence[int], resources: Resources, attempt: int = 1) -> None:
+    def __init__(self, run: Run, index: int, tasks: Sequence[int], resources: Resources, attempt: int = 1) -> None:
         self.run = run
         self.index = index  # of a planned worker; -1 for a flexible one
         self.tasks = tasks
         self.resources = resources
         self.attempt = attempt
+        self.slots: int
+        self.latency: float
+        self.bandwidth: float
+        self.execution_s: Sequence[float]
         self.slots, self.latency, self.bandwidth, self.execution_s = run.abilities(resources)
         self.queue: deque[int] | RankedQueue = RankedQueue(run.ranks) if run.ranks and index >= 0 else deque()
         self.blocked: dict[int, set[int]] = {}
@@ -132,7 +136,7 @@ class Worker:
             return
         join_s, needs, waits = self.join_s, run.needs, run.waits
         ready_at, deps = run.ready_at_s, run.graph.deps
-        begun_before = self.attempt > 1 or run.hints is not None  # tasks may be done: by an earlier attempt, or by others
+        begun_before = self.attempt > 1 or run.hints is not None  # by an earlier attempt, or by others
         for task in self.tasks:
             if begun_before and run.counted_s[task] <= join_s:
                 self.counted.add(task)
@@ -301,7 +305,8 @@ class Worker:
                 pause_s = self.run.progress_s
                 missed = math.ceil((now - self.tick_s) / pause_s)
                 self.tick_s += missed * pause_s
-                self.running_s = self.tick_s - pause_s - min(self.since.values())
+                if self.run.has_flexible:
+                    self.running_s = self.tick_s - pause_s - min(self.since.values())
             else:
                 self.tick_s = math.inf
 
@@ -399,16 +404,20 @@ class Worker:
         if run.has_flexible:
             self._hand_on()
         if run.tracks_uses:
-            for task, _ in completions:
-                if task not in self.outbox:
-                    self._release(self.spared.pop(task, ()))
-                self._drop_if_unused(task)
-            for task in published:
-                self._drop_if_unused(task)
+            self._let_go(completions, published)
         if over:
             self._leave(now)
-            return
-        self.advance(now)
+        else:
+            self.advance(now)
+
+    def _let_go(self, completions: Sequence[tuple[int, list[Any]]], published: Iterable[int]) -> None:
+        """Outputs that were told of may be forgotten, and what was spared for whoever takes them."""
+        for task, _ in completions:
+            if task not in self.outbox:
+                self._release(self.spared.pop(task, ()))
+            self._drop_if_unused(task)
+        for task in published:
+            self._drop_if_unused(task)
 
     def _note_stored(
         self,
@@ -441,27 +450,10 @@ class Worker:
 
     def _finished_among_flexible(self, task: int, mine: int, counted: list[int], now: float) -> None:
         run = self.run
-        deps, worker_of = run.graph.deps, run.worker_of
         self.timed += 1
         self.timed_s += now - self.since.pop(task)
         self.running_s = 0.0
-        ours: list[int] = []
-        gathered: list[int] = []
-        for consumer in run.graph.dependents[task]:
-            worker = worker_of[consumer]
-            if worker >= 0:
-                if worker != mine:
-                    counted.append(consumer)
-                elif mine == self.index and run.waits[consumer]:
-                    self._count_down(consumer, now)
-            elif run.hints is not None and task in run.hints.owners_watch:
-                counted.append(consumer)
-            elif len(deps[consumer]) == 1:
-                ours.append(consumer)
-            elif self._gather(consumer):
-                gathered.append(consumer)
-            else:
-                counted.append(consumer)
+        ours, gathered = self._sort_consumers(task, mine, counted, now)
         watched = run.hints is not None and self._is_watched(task)
         size = run.size[task] if watched or self._leaves(task) else 0.0
         self.unstored[task] = size
@@ -473,8 +465,32 @@ class Worker:
         self._spare_inputs(task, counted)
         for dep in settled:
             self._release(self.spared.pop(dep, ()))
-        self._release(deps[task])
+        self._release(run.graph.deps[task])
         self._drop_if_unused(task)
+
+    def _sort_consumers(self, task: int, mine: int, counted: list[int], now: float) -> tuple[list[int], list[int]]:
+        """The flexible consumers that are ours: by their only input, or by all; the others are `counted` in storage."""
+        run = self.run
+        deps, worker_of = run.graph.deps, run.worker_of
+        duplicable = run.hints is not None and task in run.hints.owners_watch
+        ours: list[int] = []
+        gathered: list[int] = []
+        for consumer in run.graph.dependents[task]:
+            worker = worker_of[consumer]
+            if worker >= 0:
+                if worker != mine:
+                    counted.append(consumer)
+                elif mine == self.index and run.waits[consumer]:
+                    self._count_down(consumer, now)
+            elif duplicable:
+                counted.append(consumer)
+            elif len(deps[consumer]) == 1:
+                ours.append(consumer)
+            elif self._gather(consumer):
+                gathered.append(consumer)
+            else:
+                counted.append(consumer)
+        return ours, gathered
 
     def _leaves(self, task: int) -> bool:
         run = self.run
@@ -564,7 +580,7 @@ class Worker:
         return mine, [task for task in ready if task not in kept]
 
     def _groups(self, count: int) -> int:
-        concurrency = self.run.spread
+        concurrency: int = self.run.spread
         room = concurrency - self.live
         if room > 0:
             return min(count, room + 1)
@@ -574,7 +590,7 @@ class Worker:
         if not (self.queue and self.running):
             return False
         pace_s = max(self.running_s, self.timed_s / self.timed if self.timed else 0.0)
-        return pace_s * len(self.queue) > self.run.patience_s * self.slots
+        return bool(pace_s * len(self.queue) > self.run.patience_s * self.slots)
 
     def _hand_on(self) -> None:
         room = self.run.platform.concurrency - self.live
@@ -691,7 +707,9 @@ class Worker:
         run = self.run
         if run.is_tight:
             self._advance_among_many(now)
-        elif not (self.running or self.remaining or self.outbox or self.sent or self.storing):
+        elif self.running:
+            self._watch_progress(now)
+        elif not (self.remaining or self.outbox or self.sent or self.storing):
             self._leave(now)
 
     def _report_or_wait(self) -> None:
@@ -714,8 +732,7 @@ class Worker:
                 self._leave(now)
                 return
         self._watch_idleness(now)
-        if self.run.has_flexible:
-            self._watch_progress(now)
+        self._watch_progress(now)
 
     def _start_tasks(self, now: float) -> None:
         run = self.run

@@ -50,7 +50,7 @@ class Duplicate(msgspec.Struct, frozen=True):
 
 
 class WakeAt(msgspec.Struct, frozen=True):
-    """Call `alarm` at this moment."""
+    """Call `alarm` at this moment, or very soon if that is past."""
 
     at_s: float
 
