@@ -61,7 +61,9 @@ NOISE_BYTES = 8 << 20
 """Growth below this says nothing about memory."""
 OUT = Path(__file__).parents[1] / "out"
 STRONG = CONFIGURATIONS[-1]
-TRIALS = 200
+TRIALS = 20
+PATIENCE_S = 900.0
+"""After which a case is given up."""
 
 Step = Callable[[], object]
 
@@ -205,8 +207,10 @@ def main() -> int:
     options = parse_options()
     if options.measure:
         return measure_here(options)
-    results = list(measure_all(options))
+    found = list(measure_all(options))
+    results = [one for one in found if isinstance(one, Measured)]
     lines = [line for result in results for line in judged(result, smaller_of(result, results))]
+    lines += [one for one in found if isinstance(one, Line)]
     print_table(lines)
     write(results, lines, options.json)
     return 1 if any(line.met is False for line in lines) else 0
@@ -243,7 +247,7 @@ def sizes(text: str) -> list[int]:
 # ── measuring ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def measure_all(options: argparse.Namespace) -> Iterator[Measured]:
+def measure_all(options: argparse.Namespace) -> Iterator[Measured | Line]:
     with tempfile.TemporaryDirectory() as folder:
         for shape in options.shapes:
             for size in options.sizes:
@@ -258,11 +262,16 @@ def measure_all(options: argparse.Namespace) -> Iterator[Measured]:
                 path.unlink()
 
 
-def measured_apart(case: str, shape: str, path: Path, repeat: int) -> Measured:
-    """Measure one case in a process of its own."""
+def measured_apart(case: str, shape: str, path: Path, repeat: int) -> Measured | Line:
+    """Measure one case in a process of its own; a line that says so if that fails."""
     command = [sys.executable, __file__, "--measure", str(path), "--cases", case, "--shapes", shape]
     command += ["--repeat", str(repeat)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    try:
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+    except subprocess.SubprocessError as error:
+        why = "too long" if isinstance(error, subprocess.TimeoutExpired) else "failed"
+        say(f"{case:18} {path.stem}: {error}")
+        return Line(what=f"{case}, {path.stem}", measured=why, goal="", met=False)
     found = Measured(**json.loads(done.stdout))
     say(f"{case:18} {shape:8} {found.tasks:7,} tasks {found.median_s:9.3f} s  {megabytes(found.peak_bytes)}")
     return found

@@ -47,6 +47,11 @@ def makespans(outlook: Outlook, plan: Plan) -> tuple[float, float]:
     return outlook.simulate(plan).makespan_s, run.makespan_s
 
 
+def same(one: Plan, other: Plan) -> bool:
+    """Whether two plans have the same hints."""
+    return (one.hints, one.launch) == (other.hints, other.launch)
+
+
 class TestPreWarm:
     def test_a_cold_start_on_the_critical_path_is_hidden(self) -> None:
         """
@@ -75,7 +80,7 @@ class TestPreWarm:
         """0 on w0, 1 on w1: both are asked for by the client"""
         graph = graph_of((), ())
         plan = plan_of(graph, 0, 1)
-        assert PreWarm().assign(plan, outlook_of(graph, {0: 1.0, 1: 1.0}), ()) is plan
+        assert same(PreWarm().assign(plan, outlook_of(graph, {0: 1.0, 1: 1.0}), ()), plan)
 
     def test_a_start_off_the_critical_path_stays_cold(self) -> None:
         """
@@ -84,7 +89,7 @@ class TestPreWarm:
         """
         graph = graph_of((), (0,), (0,))
         plan = plan_of(graph, 0, 0, 1)
-        assert PreWarm().assign(plan, outlook_of(graph, {0: 1.0, 1: 20.0, 2: 1.0}), ()) is plan
+        assert same(PreWarm().assign(plan, outlook_of(graph, {0: 1.0, 1: 20.0, 2: 1.0}), ()), plan)
 
 
 class TestPreLoad:
@@ -115,7 +120,7 @@ class TestPreLoad:
         """0 on w0 ──▶ 1 on w1, which is started for it: there is nothing to overlap with"""
         graph = graph_of((), (0,))
         plan = plan_of(graph, 0, 1)
-        assert PreLoad().assign(plan, outlook_of(graph, {0: 1.0, 1: 1.0}), ()) is plan
+        assert same(PreLoad().assign(plan, outlook_of(graph, {0: 1.0, 1: 1.0}), ()), plan)
 
     def test_demanded_it_is_given(self) -> None:
         graph = graph_of((), (0,))
@@ -149,7 +154,7 @@ class TestTaskDup:
         """0 ──▶ 1 ──▶ 2, each on a worker of its own"""
         graph = graph_of((), (0,), (1,))
         plan = plan_of(graph, 0, 1, 2)
-        assert TaskDup(max_seconds=0.5).assign(plan, outlook_of(graph, {0: 1.0, 1: 1.0, 2: 1.0}), ()) is plan
+        assert same(TaskDup(max_seconds=0.5).assign(plan, outlook_of(graph, {0: 1.0, 1: 1.0, 2: 1.0}), ()), plan)
         heavy = TaskDup(max_seconds=5, max_input_bytes=10).assign(plan, outlook_of(graph, {0: 9.0, 1: 1.0}), ())
         assert 1 not in heavy.hints
 
@@ -157,7 +162,7 @@ class TestTaskDup:
         """0 ──▶ 1, both on w0"""
         graph = graph_of((), (0,))
         plan = plan_of(graph, 0, 0)
-        assert TaskDup().assign(plan, outlook_of(graph, {0: 0.01, 1: 0.01}), ()) is plan
+        assert same(TaskDup().assign(plan, outlook_of(graph, {0: 0.01, 1: 0.01}), ()), plan)
 
 
 @pytest.mark.parametrize(

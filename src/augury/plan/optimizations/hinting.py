@@ -4,12 +4,17 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from augury.config import is_whole
 from augury.errors import PlanError
 from augury.plan.hints import Hint, PreWarmHint
+from augury.plan.outlook import Outlook
 from augury.plan.plan import Plan
+from augury.plan.timeline import Simulation
 
 BETTER = 1 - 1e-6
 """To which part of the makespan a change must bring it to count as an improvement."""
+MANY_TASKS = 2000
+"""From how many tasks on simulations take so long that an optimization makes few of them."""
 
 
 def with_hints(plan: Plan, hints: Mapping[int, Iterable[Hint]], launch: Iterable[PreWarmHint] = ()) -> Plan:
@@ -28,12 +33,34 @@ def has_hint(plan: Plan, task: int, kind: type[Hint]) -> bool:
     return any(isinstance(hint, kind) for hint in plan.hints.get(task, ()))
 
 
-def checked_number(owner: str, name: str, value: object, *, least: float = 0.0) -> float:
-    """A setting that must be a number of at least so much.
+def names_workers(plan: Plan) -> bool:
+    """Whether a plan names a worker for any task."""
+    return any(assignment.worker is not None for assignment in {id(one): one for one in plan.assignments}.values())
+
+
+def predicted(plan: Plan, outlook: Outlook) -> tuple[Plan, Simulation]:
+    """A plan with what is predicted for it, which is simulated unless it is there."""
+    if plan.predicted is not None:
+        return plan, plan.predicted
+    simulated = outlook.simulate(plan)
+    return msgspec.structs.replace(plan, predicted=simulated), simulated
+
+
+def check_number(owner: str, name: str, value: object, *, least: float = 0.0) -> None:
+    """Refuse a setting that is no number of at least so much.
 
     Raises:
         PlanError: It is not.
     """
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= least:
-        return float(value)
-    raise PlanError(f"{owner}: {name} must be a number of at least {least:g}, not {value!r}")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least:
+        raise PlanError(f"{owner}: {name} must be a number of at least {least:g}, not {value!r}")
+
+
+def check_count(owner: str, name: str, value: object, *, least: int = 0) -> None:
+    """Refuse a setting that is no whole number of at least so much.
+
+    Raises:
+        PlanError: It is not.
+    """
+    if not is_whole(value, least=least):
+        raise PlanError(f"{owner}: {name} must be a whole number of at least {least}, not {value!r}")

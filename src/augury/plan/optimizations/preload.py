@@ -7,8 +7,9 @@ First all tasks with many inputs from other workers. Then along the critical pat
           └────────────── shorter, and another path is critical now ◀──────────────┤
                               not shorter: take the hints of this round back ◀─────┘
 
-It helps a worker that is there before the task's last input is; one that is only started for the task fetches all of
-them at once anyway.
+It helps a worker that is there before the task's last input is. One that is only started for the task fetches all of
+them at once anyway. And it keeps the order of tasks: a task whose turn it is and that has yet to fetch its inputs gives
+its turn to the next one that is ready, however long that takes.
 """
 
 from collections.abc import Sequence
@@ -16,11 +17,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from augury.plan.hints import PreLoadHint
-from augury.plan.optimizations.hinting import BETTER, checked_number, has_hint, with_hints
+from augury.plan.optimizations.hinting import (
+    BETTER,
+    MANY_TASKS,
+    check_count,
+    has_hint,
+    names_workers,
+    predicted,
+    with_hints,
+)
 from augury.plan.outlook import Outlook
 from augury.plan.plan import Plan
 
-_MOST_ROUNDS = 8
+_FEW_ROUNDS = 3
+"""How often the critical path of a large workflow is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +40,7 @@ class PreLoad:
     Args:
         min_inputs: Tasks with at least so many inputs from other workers get the hint without further ado, unless
             that makes the run longer.
-        max_rounds: How often the critical path is looked at.
+        max_rounds: How often the critical path is looked at; of large workflows less often.
 
     Example:
         >>> from augury import FixedPredictions, PlatformModel, PreLoad, UniformPlanner, task
@@ -47,53 +57,63 @@ class PreLoad:
         {4: (PreLoadHint(),)}
     """
 
-    min_inputs: int = 5
-    max_rounds: int = _MOST_ROUNDS
-
     name: ClassVar[str] = "pre-load"
 
+    min_inputs: int = 5
+    max_rounds: int = 8
+
     def __post_init__(self) -> None:
-        checked_number("PreLoad", "min_inputs", self.min_inputs, least=1)
-        checked_number("PreLoad", "max_rounds", self.max_rounds)
+        check_count("PreLoad", "min_inputs", self.min_inputs, least=1)
+        check_count("PreLoad", "max_rounds", self.max_rounds)
 
     def assign(self, plan: Plan, outlook: Outlook, forced: Sequence[int]) -> Plan:
-        """Hint tasks with many inputs, then those on the critical path."""
-        plan = self._hinted(plan, outlook, forced)
-        many = [task for task in range(len(plan.assignments)) if self._foreign(plan, outlook, task) >= self.min_inputs]
-        if plan.predicted is None and not many and not self.max_rounds:
-            return plan
-        makespan_s = outlook.simulate(plan).makespan_s
-        with_many = self._hinted(plan, outlook, many)
-        if with_many is not plan:
-            simulated = outlook.simulate(with_many)
-            if simulated.makespan_s <= makespan_s / BETTER:
-                plan, makespan_s = with_many, simulated.makespan_s
-        return self._along_the_path(plan, outlook, makespan_s)
+        """Hint tasks with many inputs, then those on the critical path.
 
-    def _along_the_path(self, plan: Plan, outlook: Outlook, makespan_s: float) -> Plan:
-        for _ in range(self.max_rounds):
-            path = outlook.simulate(plan).critical_path
-            better = self._hinted(plan, outlook, path)
+        Args:
+            plan: The plan so far.
+            outlook: Predictions and simulator.
+            forced: Tasks that get the hint if any of their inputs come from another worker.
+        """
+        if not names_workers(plan):
+            return plan
+        plan = _hinted(plan, outlook, forced)
+        many = [task for task in range(len(plan.assignments)) if _foreign(plan, outlook, task) >= self.min_inputs]
+        return self._along_the_path(self._with_many(plan, outlook, many), outlook)
+
+    def _with_many(self, plan: Plan, outlook: Outlook, tasks: Sequence[int]) -> Plan:
+        hinted = _hinted(plan, outlook, tasks)
+        if hinted is plan:
+            return plan
+        plan, before = predicted(plan, outlook)
+        hinted, after = predicted(hinted, outlook)
+        return hinted if after.makespan_s <= before.makespan_s / BETTER else plan
+
+    def _along_the_path(self, plan: Plan, outlook: Outlook) -> Plan:
+        rounds = self.max_rounds if len(plan.assignments) <= MANY_TASKS else min(self.max_rounds, _FEW_ROUNDS)
+        for _ in range(rounds):
+            plan, before = predicted(plan, outlook)
+            better = _hinted(plan, outlook, before.critical_path)
             if better is plan:
                 return plan
-            simulated = outlook.simulate(better)
-            if simulated.makespan_s >= makespan_s * BETTER:
+            better, after = predicted(better, outlook)
+            if after.makespan_s >= before.makespan_s * BETTER:
                 return plan
-            same_path = simulated.critical_path == path
-            plan, makespan_s = better, simulated.makespan_s
-            if same_path:
+            plan = better
+            if after.critical_path == before.critical_path:
                 return plan
         return plan
 
-    def _hinted(self, plan: Plan, outlook: Outlook, tasks: Sequence[int]) -> Plan:
-        fitting = [
-            task for task in tasks if self._foreign(plan, outlook, task) and not has_hint(plan, task, PreLoadHint)
-        ]
-        return with_hints(plan, {task: (PreLoadHint(),) for task in fitting})
 
-    def _foreign(self, plan: Plan, outlook: Outlook, task: int) -> int:
-        """How many inputs of a planned task come from other workers."""
-        worker = plan.assignments[task].worker
-        if worker is None:
-            return 0
-        return sum(plan.assignments[dep].worker != worker for dep in outlook.graph.deps[task])
+def _hinted(plan: Plan, outlook: Outlook, tasks: Sequence[int]) -> Plan:
+    """The plan with the hint for those tasks that it can be of use to, and that do not have it."""
+    fitting = [task for task in tasks if _foreign(plan, outlook, task) and not has_hint(plan, task, PreLoadHint)]
+    return with_hints(plan, {task: (PreLoadHint(),) for task in fitting})
+
+
+def _foreign(plan: Plan, outlook: Outlook, task: int) -> int:
+    """How many inputs of a planned task come from other workers."""
+    assignments = plan.assignments
+    worker = assignments[task].worker
+    if worker is None:
+        return 0
+    return sum([assignments[dep].worker != worker for dep in outlook.graph.deps[task]])

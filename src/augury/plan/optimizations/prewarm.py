@@ -5,25 +5,25 @@ somebody asks for the environment earlier: not so late that it is not ready, nor
 
     ask ◀──────── keep alive ────────▶◀─ cold start ─▶ the worker is asked for
      ▲────────────── window ─────────▲
-     a task that executes in it, or starts in it, gets the hint; at the end of the window, if possible
+     a task that executes in it, or ends in it, gets the hint; at the end of the window, if possible
 
-If the window begins before any task runs, the client asks when it submits the run. Only cold starts on the critical
-path are worth it, and each hint stays only if the simulated run gets shorter by it: pre-warming costs as much as the
-start that it hides.
+If there is no such task, and the window begins before the run does, the client asks when it submits the run. Only cold
+starts on the critical path are worth it, and each hint stays only if the simulated run gets shorter by it: pre-warming
+costs as much as the start that it hides. Workers of one kind that are asked for at the same time go together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from augury.config import Resources
 from augury.plan.hints import PreWarmHint
-from augury.plan.optimizations.hinting import BETTER, checked_number, with_hints
+from augury.plan.optimizations.hinting import BETTER, MANY_TASKS, check_count, check_number, predicted, with_hints
 from augury.plan.outlook import Outlook
 from augury.plan.plan import Plan
 from augury.plan.timeline import Simulation, WorkerTimes
 
-_MOST_ROUNDS = 16
+_FEW_ROUNDS = 5
+"""For how many workers this is tried in a large workflow."""
 
 
 class _Ask(NamedTuple):
@@ -31,6 +31,7 @@ class _Ask(NamedTuple):
 
     task: int | None
     after_s: float
+    moment_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,51 +40,70 @@ class PreWarm:
 
     Args:
         margin_s: How much earlier than necessary, since predictions err.
-        max_rounds: For how many workers, at most, this is tried.
+        max_rounds: For how many workers, at most, this is tried; of large workflows for fewer.
 
     Example:
-        >>> from augury import PreWarm
-        >>> PreWarm(margin_s=0.1).name
-        'pre-warm'
+        >>> from augury import FixedPredictions, PlatformModel, PreWarm, UniformPlanner, task
+        >>> @task
+        ... def load(x: int) -> int:
+        ...     return x
+        >>> @task
+        ... def work(x: int) -> int:
+        ...     return x
+        >>> planner = UniformPlanner(max_clustering=1, optimizations=[PreWarm()])
+        >>> loaded = load(1)
+        >>> plan = work(loaded).plan(planner, predictions=FixedPredictions(5.0), platform=PlatformModel())
+        >>> dict(plan.hints)  # one worker does both: nothing starts later
+        {}
     """
-
-    margin_s: float = 0.05
-    max_rounds: int = _MOST_ROUNDS
 
     name: ClassVar[str] = "pre-warm"
 
+    margin_s: float = 0.05
+    max_rounds: int = 16
+
     def __post_init__(self) -> None:
-        checked_number("PreWarm", "margin_s", self.margin_s)
-        checked_number("PreWarm", "max_rounds", self.max_rounds)
+        check_number("PreWarm", "margin_s", self.margin_s)
+        check_count("PreWarm", "max_rounds", self.max_rounds)
 
     def assign(self, plan: Plan, outlook: Outlook, forced: Sequence[int]) -> Plan:
-        """Pre-warm for the workers of forced tasks, then for cold starts on the critical path."""
-        simulated = outlook.simulate(plan)
-        places = {simulated.timeline.worker[task] for task in forced}
-        for worker in [simulated.workers[place] for place in sorted(places)]:
+        """Pre-warm for the workers of forced tasks, then for cold starts on the critical path.
+
+        Args:
+            plan: The plan so far.
+            outlook: Predictions and simulator.
+            forced: Tasks whose workers are pre-warmed if they start cold, and somebody is there in time to ask.
+        """
+        plan, simulated = predicted(plan, outlook)
+        for worker in _cold_workers(simulated, forced):
             plan = self._asked_for(plan, outlook, simulated, [worker]) or plan
-        if places:
-            simulated = outlook.simulate(plan)
+        rounds = self.max_rounds if len(plan.assignments) <= MANY_TASKS else min(self.max_rounds, _FEW_ROUNDS)
         tried: set[str] = set()
-        for _ in range(self.max_rounds):
-            late = self._late(simulated, tried)
-            if not late:
-                break
-            tried.update(worker.name for worker in late)
-            better = self._asked_for(plan, outlook, simulated, late)
+        for _ in range(rounds):
+            plan, simulated = predicted(plan, outlook)
+            better = self._better(plan, outlook, simulated, tried)
             if better is None:
-                continue
-            after = outlook.simulate(better)
+                break
+            better, after = predicted(better, outlook)
             if after.makespan_s < simulated.makespan_s * BETTER:
-                plan, simulated = better, after
+                plan = better
         return plan
 
-    def _late(self, simulated: Simulation, tried: set[str]) -> list[WorkerTimes]:
-        """The cold starts on the critical path, with those that go with them: of the same kind, at the same time."""
+    def _better(self, plan: Plan, outlook: Outlook, simulated: Simulation, tried: set[str]) -> Plan | None:
+        """The plan with the next cold starts on the critical path pre-warmed; None if there is nothing to be done."""
+        for late in self._late(simulated, tried):
+            tried.update(worker.name for worker in late)
+            better = self._asked_for(plan, outlook, simulated, late)
+            if better is not None:
+                return better
+        return None
+
+    def _late(self, simulated: Simulation, tried: set[str]) -> Iterator[list[WorkerTimes]]:
+        """The cold starts on the critical path, each with those that go with it: of the same kind, at the same time."""
         for task in simulated.critical_path:
             worker = simulated.workers[simulated.timeline.worker[task]]
             if worker.cold and worker.asked_s > 0 and worker.name not in tried:
-                return [
+                yield [
                     other
                     for other in simulated.workers
                     if other.cold
@@ -91,7 +111,6 @@ class PreWarm:
                     and other.name not in tried
                     and abs(other.asked_s - worker.asked_s) <= self.margin_s
                 ]
-        return []
 
     def _asked_for(
         self, plan: Plan, outlook: Outlook, simulated: Simulation, workers: Sequence[WorkerTimes]
@@ -101,44 +120,48 @@ class PreWarm:
         ask = self._ask(outlook, simulated, first)
         if ask is None:
             return None
-        moment_s = 0.0 if ask.task is None else simulated.timeline.execute_s[ask.task] + ask.after_s
-        count = len(workers) + _waiting(plan, simulated, first.resources, moment_s, first.asked_s)
+        count = len(workers) + _free_ones(plan, simulated, first, ask.moment_s)
         if ask.task is None:
             return with_hints(plan, {}, [PreWarmHint(first.resources, count)])
         return with_hints(plan, {ask.task: [PreWarmHint(first.resources, count, ask.after_s)]})
 
     def _ask(self, outlook: Outlook, simulated: Simulation, worker: WorkerTimes) -> _Ask | None:
+        """Who asks for the environment of a worker: as late as is early enough."""
         platform = outlook.platform
-        ready_s = worker.asked_s - self.margin_s
-        latest_s = ready_s - platform.timing_of(worker.resources).cold_start_s
+        latest_s = worker.asked_s - self.margin_s - platform.timing_of(worker.resources).cold_start_s
         earliest_s = latest_s - platform.keep_alive_s + 2 * self.margin_s
         if latest_s < 0:
             return None
         timeline = simulated.timeline
         best: _Ask | None = None
-        best_s = -1.0
         for task, (start_s, end_s) in enumerate(zip(timeline.execute_s, timeline.executed_s, strict=True)):
             moment_s = min(latest_s, end_s)
-            if start_s <= latest_s and moment_s >= earliest_s and moment_s > best_s:
-                best, best_s = _Ask(task, moment_s - start_s), moment_s
+            if start_s <= latest_s and moment_s >= earliest_s and (best is None or moment_s > best.moment_s):
+                best = _Ask(task, moment_s - start_s, moment_s)
         if best is None and earliest_s <= 0:
-            best = _Ask(None, 0.0)
+            return _Ask(None, 0.0, 0.0)
         return best
 
 
-def _waiting(plan: Plan, simulated: Simulation, resources: Resources, from_s: float, to_s: float) -> int:
-    """How many environments that were asked for before are still free when one more is asked for.
+def _cold_workers(simulated: Simulation, tasks: Sequence[int]) -> list[WorkerTimes]:
+    """The workers that run some tasks and start cold, in the order in which they are asked for."""
+    places = {simulated.timeline.worker[task] for task in tasks}
+    return [simulated.workers[place] for place in sorted(places) if place >= 0 and simulated.workers[place].cold]
+
+
+def _free_ones(plan: Plan, simulated: Simulation, worker: WorkerTimes, moment_s: float) -> int:
+    """How many environments that were asked for before are still free when one more is.
 
     Asking is for a number of free ones, so these count too.
     """
-    before = 0
-    timeline = simulated.timeline
-    for task, hints in plan.hints.items():
-        for hint in hints:
-            if isinstance(hint, PreWarmHint) and hint.resources == resources:
-                before += hint.count if timeline.execute_s[task] + hint.after_s <= from_s else 0
-    before += sum(hint.count for hint in plan.launch if hint.resources == resources)
+    asked = [
+        hint
+        for task, hints in plan.hints.items()
+        for hint in hints
+        if isinstance(hint, PreWarmHint) and simulated.timeline.execute_s[task] + hint.after_s <= moment_s
+    ]
+    made = sum(hint.count for hint in (*asked, *plan.launch) if hint.resources == worker.resources)
     taken = sum(
-        worker.resources == resources and not worker.cold and worker.asked_s <= from_s for worker in simulated.workers
+        one.resources == worker.resources and not one.cold and one.asked_s <= moment_s for one in simulated.workers
     )
-    return max(0, before - taken) if to_s >= from_s else 0
+    return max(0, made - taken)
