@@ -189,6 +189,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             raise PlanError(f"the plan spreads flexible tasks over {self.spread} workers; that is no number of workers")
         if self.hints and not 0 <= min(self.hints) <= max(self.hints) < len(graph):
             raise PlanError(f"the plan has hints for tasks that the workflow does not have; it has {len(graph)}")
+        for task, hints in self.hints.items():
+            for hint in hints:
+                if isinstance(hint, OwnHint) and hint.policy not in self.policies:
+                    raise PlanError(
+                        f"{graph.label(task)} has a hint for the policy {hint.policy!r}, which the plan does not carry"
+                    )
         resources: dict[int, Resources] = {}
         for task, assignment in enumerate(self.assignments):
             _validate_memory(graph, task, assignment.resources.memory_mb)

@@ -55,7 +55,8 @@ def report_of(account: Account) -> RunReport:
     summaries = account.summaries
     price = _price(account.plan)
     gb_seconds = _gb_seconds(account, price)
-    cost_usd = gb_seconds * price.usd_per_gb_s + (account.invocations + account.prewarmed) * price.usd_per_request
+    requests = account.invocations + account.prewarmed + sum(summary.prewarmed for summary in summaries)
+    cost_usd = gb_seconds * price.usd_per_gb_s + requests * price.usd_per_request
     predicted = account.plan.predicted if account.plan is not None else None
     comparison = _comparison(account, predicted, gb_seconds, cost_usd) if predicted is not None else Comparison()
     return RunReport(
