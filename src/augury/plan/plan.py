@@ -190,11 +190,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.hints and not 0 <= min(self.hints) <= max(self.hints) < len(graph):
             raise PlanError(f"the plan has hints for tasks that the workflow does not have; it has {len(graph)}")
         for task, hints in self.hints.items():
-            for hint in hints:
-                if isinstance(hint, OwnHint) and hint.policy not in self.policies:
-                    raise PlanError(
-                        f"{graph.label(task)} has a hint for the policy {hint.policy!r}, which the plan does not carry"
-                    )
+            _validate_hints(graph, task, hints, self.policies)
         resources: dict[int, Resources] = {}
         for task, assignment in enumerate(self.assignments):
             _validate_memory(graph, task, assignment.resources.memory_mb)
@@ -274,6 +270,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             spread=table.spread,
             predicted=table.predicted,
         )
+
+
+def _validate_hints(graph: Graph, task: int, hints: tuple[Hint, ...], policies: Mapping[str, bytes]) -> None:
+    for hint in hints:
+        if isinstance(hint, OwnHint) and hint.policy not in policies:
+            raise PlanError(
+                f"{graph.label(task)} has a hint for the policy {hint.policy!r}, which the plan does not carry"
+            )
 
 
 def _validate_memory(graph: Graph, task: int, memory_mb: int) -> None:

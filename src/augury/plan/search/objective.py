@@ -62,12 +62,6 @@ class Objective:
         deadline_s = None if math.isinf(limit_s) else limit_s
         return Objective("cost", deadline_s=deadline_s, budget_usd=self.budget_usd, max_workers=self.max_workers)
 
-    @property
-    def constraints(self) -> str:
-        """In words."""
-        given = {"deadline_s": self.deadline_s, "budget_usd": self.budget_usd, "max_workers": self.max_workers}
-        return ", ".join(f"{name}={value:g}" for name, value in given.items() if value is not None)
-
     def excess(self, outcome: Outcome) -> float:
         """By which share a plan is beyond its constraints; 0 if it meets them."""
         beyond = 0.0
