@@ -18,6 +18,7 @@ from typing import Any
 from augury.config import Resources
 from augury.dag.graph import Graph
 from augury.errors import PlanError
+from augury.plan.hints import PreWarmHint
 from augury.plan.model import PlatformModel
 from augury.plan.plan import Plan
 from augury.plan.simulate.hinted import HintedWorker, Hints, Ping
@@ -68,6 +69,7 @@ class Run:
         self.pings: list[Ping] = []
         self.has_flexible = -1 in self.worker_of
         self.is_tight = self.has_flexible or bool(plan.hints) or len(self.tasks_of) > platform.concurrency
+        self.may_lack_slots = self.has_flexible or len(self.tasks_of) + _pre_warmed(plan) > platform.concurrency
         self.tracks_uses = self.is_tight
         self.needs = self._count_needs()
         self.is_sink = bytearray(count)
@@ -490,6 +492,12 @@ class Run:
             if self.counts[consumer] == self.needs[consumer]:
                 ready.append(consumer)
         return True
+
+
+def _pre_warmed(plan: Plan) -> int:
+    """How many environments a plan has made ready, at most."""
+    hints = [hint for hints in plan.hints.values() for hint in hints if isinstance(hint, PreWarmHint)]
+    return sum(hint.count for hint in (*hints, *plan.launch))
 
 
 def _handlers(kind: type[Worker]) -> tuple[Callable[..., None], ...]:

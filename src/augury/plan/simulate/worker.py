@@ -680,6 +680,8 @@ class Worker:
             self.advance(now)
 
     def _watch_idleness(self, now: float) -> None:
+        if not self.run.may_lack_slots:
+            return  # nobody will want ours
         if not (self.listening and self._is_idle()):
             self.idle_since = -1.0
             return
