@@ -317,7 +317,7 @@ class Worker:
         run = self.run
         if self.tick_s == math.inf:
             self.tick_s = now + (min(run.progress_s, run.busy_progress_s) if self.queue else run.progress_s)
-        if (self.queue or self.ran) and self.ticked != self.tick_s:
+        if (self.ran or (self.queue and run.has_flexible)) and self.ticked != self.tick_s:
             self.ticked = self.tick_s
             run.at(self.tick_s, TICK, self)
 
