@@ -375,11 +375,15 @@ class WorkerState:
         """Send what can be told now."""
         self._urgent = False
         flush, self._flush = self._flush, False
+        storing = len(self._outbox.storing)
         report = self._outbox.collect()
         if self._policies:
             # What two workers may run is told to have run with its completion: storage knows if it has counted that.
             self._ran += sum(self._policies.is_duplicable(finished.task) for finished in report.completions)
         tells = report.completions or report.published or report.claims
+        if len(self._outbox.storing) > storing:
+            # What is about to be stored is reported soon, with how many tasks ran: an empty report would delay it.
+            flush = False
         if tells or (flush and (self._ran or self._has_backlog())):
             self._outbox.send(msgspec.structs.replace(report, ran=self._ran))
             self._ran = 0

@@ -47,8 +47,8 @@ _MANY = 3000
 _CLUSTERS = 1500
 _LITTLE = 1.001
 """How much slower a run may be if that makes it cheaper, and time is what is wanted."""
-_UNTIL_SEEDS, _UNTIL_QUICKEN, _UNTIL_THRIFT, _UNTIL_END = 0.3, 0.55, 0.8, 0.95
-_UNTIL_CLUSTERS = 0.6
+_UNTIL_SEEDS, _UNTIL_QUICKEN, _UNTIL_THRIFT, _UNTIL_CHEAPEN, _UNTIL_END = 0.25, 0.45, 0.65, 0.75, 0.95
+_UNTIL_CLUSTERS = 0.5
 """Until which share of the time each part goes on."""
 _ATTEMPTS = 6
 """How many schedules are made for one end, since they end later than they should."""
@@ -60,7 +60,7 @@ _STARTS = 4
 """From how many plans small changes start; and how many are tried with hints."""
 _HINTED = 1.15
 """How much of the makespan hints may bring."""
-_HINTING = 5.0
+_HINTING = 2.5
 """About how long an optimization takes, in simulations; those with hints take longer."""
 _NEAR = 1.0005
 """A makespan of so many times what it is at least is not worth the time that shortening it takes."""
@@ -290,7 +290,7 @@ class Exploration:
         for end_s in self._ends_s(limit_s):
             self._thrift(end_s, limit_s, part)
         wanted = self._objective if limit_s is None else self._objective.cheapest_within(limit_s)
-        part = self._budget.part(_UNTIL_END)
+        part = self._budget.part(_UNTIL_CHEAPEN)
         for start in self._named(wanted)[:1]:
             if not part.is_left(2 * self._simulate_s):
                 return
@@ -344,7 +344,7 @@ class Exploration:
 
     def _hint(self) -> None:
         """Try optimizations on the best plans; what they bring counts like any other plan."""
-        part = self._budget.part(1.0)
+        part = self._budget.part(_UNTIL_END)
         starts = self._named(self._objective)
         close = self._limit_s(self.tried)
         if close is not None:  # what is a little late may be in time with hints, and cheaper

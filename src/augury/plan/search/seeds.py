@@ -108,11 +108,14 @@ class Seeds:
     def _likely_flexible(self) -> list[Seed]:
         fastest = min(self._loads, key=lambda load: load.path_s)
         between_s = apart_s(self._costs, fastest.kind) - fastest.path_s
+        graph, most_workers = self._graph, self._costs.most_workers
+        workers = min(most_workers, max(len(graph.roots), *map(len, graph.dependents)))
         found = []
         for load in self._loads:
-            best = _at_best(load, self._costs.most_workers)
-            makespan_s = best.makespan_s + between_s + load.work_s / load.kind.slots / self._costs.most_workers
-            likely = Outcome(_LESS_SURE * makespan_s, best.cost_usd, best.workers)
+            best = _at_best(load, most_workers)
+            makespan_s = best.makespan_s + between_s + load.work_s / load.kind.slots / most_workers
+            start_usd = load.kind.cold_s * load.kind.usd_per_s + load.kind.usd_per_request
+            likely = Outcome(_LESS_SURE * makespan_s, best.cost_usd + (workers - 1) * start_usd, workers)
             found.append(Seed(likely, _FLEXIBLE, partial(self._of_wukong, load.kind.resources)))
         return found
 

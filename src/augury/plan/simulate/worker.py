@@ -341,6 +341,7 @@ class Worker:
         run = self.run
         self.urgent = False
         flush, self.flush = self.flush, False
+        storing = len(self.storing)
         completions = []
         for task, pending in list(self.outbox.items()):
             if task in self.storing:
@@ -355,6 +356,8 @@ class Worker:
             claims = [(g, n) for waits, group, n in self.claims if not waits & self.storing for g in group]
             self.claims = tuple([entry for entry in self.claims if entry[0] & self.storing])
         published, self.publish = self.publish, {}
+        if len(self.storing) > storing:
+            flush = False  # it is reported soon
         if completions or published or claims or (flush and (self.ran or self._has_backlog())):
             self.sent = (completions, published, claims)
             if run.tracks_uses:
