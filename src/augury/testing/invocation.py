@@ -70,6 +70,7 @@ class VirtualInvocation:
         self._ticking = False
         self._running: dict[int, TaskSpan] = {}  # as far as it is known
         self._ran: list[int] = []
+        self._downloaded_s = 0.0  # when the downloads that were asked for are done
         self._fetched: list[int] = []
         self._stored: list[int] = []
         self._offers = 0
@@ -112,8 +113,15 @@ class VirtualInvocation:
     def _later(self, delay_s: float, event: m.Event, *, watch: bool = False) -> None:
         self._world.clock.after(delay_s, partial(self._tell, event), watch=watch)
 
-    def _request(self, apply: Callable[[], m.Event | None], *, size_bytes: int = 0, watch: bool = False) -> None:
-        """Have storage do something, and the core told of the answer."""
+    def _request(
+        self,
+        apply: Callable[[], m.Event | None],
+        *,
+        size_bytes: int = 0,
+        takes_turns: bool = False,
+        watch: bool = False,
+    ) -> None:
+        """Have storage do something, and the core told of the answer; downloads take turns."""
         timing = self._timing
 
         def arrive() -> None:
@@ -124,6 +132,11 @@ class VirtualInvocation:
                 self._later(timing.latency_s / 2, answer, watch=watch)
 
         delay_s = timing.latency_s / 2 + size_bytes / timing.bandwidth_bytes_s
+        if takes_turns:
+            now_s = self._world.clock()
+            self._downloaded_s = max(now_s + timing.latency_s / 2, self._downloaded_s)
+            self._downloaded_s += size_bytes / timing.bandwidth_bytes_s
+            delay_s = self._downloaded_s - now_s
         self._world.clock.after(delay_s, arrive, watch=watch)
 
     def _join(self) -> m.Event | None:
@@ -297,7 +310,8 @@ class VirtualInvocation:
         large = {task: stored.size_bytes for task, stored in found.items() if stored.inline is None}
         if not large:
             return m.Fetched(tuple(tasks))
-        self._request(partial(self._download, tuple(tasks), tuple(large)), size_bytes=sum(large.values()))
+        download = partial(self._download, tuple(tasks), tuple(large))
+        self._request(download, size_bytes=sum(large.values()), takes_turns=True)
         return None
 
     def _download(self, tasks: tuple[int, ...], large: tuple[int, ...]) -> m.Event:

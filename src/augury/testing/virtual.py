@@ -23,7 +23,8 @@ What takes how long. Times are those of the worker's configuration; what is not 
 - *Requests* to storage (join, report, look-up of outputs) take effect after `latency_s / 2` and are answered after
   another `latency_s / 2`. Requests do not slow each other down, nor do tasks that run.
 - *Fetch*: one look-up for all outputs that are fetched together, which brings the small ones: `latency_s`. If there are
-  large ones, all come at once after `1.5 * latency_s` and the bytes of the large ones over `bandwidth_bytes_s`.
+  large ones, all come at once after `1.5 * latency_s` and the bytes of the large ones over `bandwidth_bytes_s`; a
+  worker that downloads already does so first.
 - *Store*: a large output takes effect after `latency_s / 2` and its bytes over `bandwidth_bytes_s`, and the core goes
   on `latency_s / 2` later. Small ones ride inside reports, and take no time beside them.
 - *Inbox*: `latency_s / 2` after something was put into it, or after it began to listen, a worker reads its inbox, and

@@ -21,6 +21,7 @@ class Hints:
     Attributes:
         pre_warm: By task, what is pre-warmed when it starts.
         watchers: By task, the workers that are told of its completion; an ordered set each.
+        watched_by: By worker, the tasks whose completions it is told of.
         pre_load: By worker, the outputs that it fetches as soon as it hears of them.
         duplicable: By worker, the tasks of others that it may run too.
         owners_watch: The tasks whose own worker hears if another was faster.
@@ -37,6 +38,10 @@ class Hints:
         for kind in (PreWarmHint, PreLoadHint, TaskDupHint):  # as workers go through them
             for task in sorted(plan.hints):
                 self._read(task, [hint for hint in plan.hints[task] if isinstance(hint, kind)])
+        self.watched_by: dict[int, list[int]] = {}
+        for task, workers in self.watchers.items():
+            for worker in workers:
+                self.watched_by.setdefault(worker, []).append(task)
 
     def _read(self, task: int, hints: Sequence[Hint]) -> None:
         for hint in hints:
@@ -86,7 +91,7 @@ class HintedWorker(Worker):
         if hints is None:
             raise TypeError("a worker heeds hints in a run that has some")
         self._hints = hints
-        self._watched = [task for task, workers in hints.watchers.items() if index in workers]
+        self._watched = hints.watched_by.get(index, [])
         self._pre_load = hints.pre_load.get(index, set())
         self._heard: set[int] = set()
         self._later: list[PreWarmHint] = []

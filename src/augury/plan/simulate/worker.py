@@ -75,6 +75,7 @@ class Worker:
     cold = over = listening = reading = flushing = urgent = flush = suspending = asked = watching = False
     asked_s = granted_s = start_s = join_s = end_s = 0.0
     busy_s = fetched_bytes = stored_bytes = timed_s = running_s = 0.0
+    downloaded_s = 0.0  # when the downloads that were asked for are done
     remaining = foreign = running = ran = done = timed = 0
     sent: tuple[Any, ...] | None = None
     live = 1
@@ -777,8 +778,9 @@ class Worker:
                 large += size[task]
         self.fetched_bytes += total
         arrival_s = self.run.now + self.latency / 2
-        if large:
-            arrival_s += self.latency / 2 + large / self.bandwidth
+        if large:  # downloads take turns
+            arrival_s = max(arrival_s + self.latency / 2, self.downloaded_s) + large / self.bandwidth
+            self.downloaded_s = arrival_s
         self.run.at(arrival_s + self.latency / 2, FETCHED, self, tasks)
 
     def _use(self, deps: Iterable[int]) -> None:
