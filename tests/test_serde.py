@@ -1,5 +1,6 @@
 """Values become bytes and come back: without copies, and with clear errors for what is not a value."""
 
+import functools
 import pickle
 import struct
 import subprocess
@@ -7,7 +8,6 @@ import sys
 import textwrap
 import threading
 import types
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -223,38 +223,20 @@ def test_bytes_after_the_end_do_not_matter() -> None:
 
 
 def test_another_format_is_named() -> None:
-    with pytest.raises(SerializationError, match=r"has the format 9, and this version of Augury reads 1"):
+    with pytest.raises(SerializationError, match=r"has the format 9, and this version of Augury reads 2"):
         serde.loads(b"\x09" + DATA[1:])
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=200))
+@given(st.binary(max_size=200).filter(lambda data: data[:1] != b"\2"))
 def test_garbage_is_refused(data: bytes) -> None:
     with pytest.raises(SerializationError):
         serde.loads(data)
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=200))
-def test_garbage_with_the_right_version_is_refused(data: bytes) -> None:
-    with pytest.raises(SerializationError):
-        serde.loads(b"\x01" + data)
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.data())
-def test_any_changed_byte_of_header_and_pickle_is_refused(data: st.DataObject) -> None:
-    whole = serde.dumps(["some", {"value": 7}]).join()
-    position = data.draw(st.sampled_from([0, *range(4, len(whole))]))  # 1 to 3 are padding
-    byte = data.draw(st.integers(0, 255).filter(lambda byte: byte != whole[position]))
-    with pytest.raises(SerializationError):
-        serde.loads(whole[:position] + bytes([byte]) + whole[position + 1 :])
-
-
 def test_impossible_lengths_are_refused_before_anything_is_reserved() -> None:
-    checked = struct.pack("<IQ", 2**32 - 1, 2**64 - 1)
     with pytest.raises(SerializationError, match="is not whole"):
-        serde.loads(struct.pack("<B3xI", 1, zlib.crc32(checked)) + checked)
+        serde.loads(struct.pack("<B3xIQ", 2, 2**32 - 1, 2**64 - 1))
 
 
 def test_bytes_with_gaps_are_refused() -> None:
@@ -439,6 +421,95 @@ def test_an_object_with_slots_goes_elsewhere_and_comes_home(source: str, module:
     assert (same.content(), new.content()) == (thing.content(), module.Thing(2).content())
     if module.Thing.__base__ is not tuple:
         assert has_dictionary == hasattr(thing, "__dict__"), "there the class is made as it is here"
+
+
+WRAPPED = """
+import functools, operator
+
+@functools.lru_cache(maxsize=7, typed=True)
+def fibonacci(n): return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+fibonacci.unit = "rabbits"
+
+cached_lambda = functools.cache(lambda x: -x)
+cached_builtin = functools.cache(operator.neg)
+
+@functools.singledispatch
+def depth(value): return 0
+@depth.register
+def of_list(value: list): return 1 + max(map(depth, value))
+depth.unit = "lists"
+
+class Shape:
+    @functools.cached_property
+    def area(self): return 6
+    @functools.lru_cache
+    def scaled(self, by): return by * self.area
+    @functools.singledispatchmethod
+    def named(self, key): return "other"
+    @named.register
+    def _(self, key: int): return "number"
+    def power(self, exponent): return self.area ** exponent
+    square = functools.partialmethod(power, 2)
+
+def give():
+    shape = Shape()
+    return [
+        (fibonacci(30), fibonacci.cache_parameters(), fibonacci.unit),
+        fibonacci.__wrapped__.__globals__["fibonacci"] is fibonacci,
+        (cached_lambda(3), cached_builtin(4)),
+        (depth([[[0]]]), depth.dispatch(list).__name__, depth.unit),
+        (shape.area, vars(shape), shape.scaled(2), shape.named(1), shape.named("a"), shape.square()),
+    ]
+"""
+CALLS = """
+import sys
+from augury import serde
+print(serde.loads(open(sys.argv[1], "rb").read())())
+"""
+
+
+def test_what_functools_made_of_functions_travels_with_them(module: Any, tmp_path: Path) -> None:
+    exec(WRAPPED, vars(module))
+    expected = str(module.give())
+    with serde.modules_by_value([module]):
+        (tmp_path / "value").write_bytes(serde.dumps(module.give).join())
+    command = [sys.executable, "-c", CALLS, str(tmp_path / "value")]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == expected
+
+
+ANNOTATED = """
+from typing import Callable, NewType, ParamSpec, TypeVar, TypeVarTuple, Unpack
+User = NewType("User", int)
+P, R, Many = ParamSpec("P", bound=int), TypeVar("R"), TypeVarTuple("Many")
+
+def logged(fn: Callable[P, R]) -> Callable[P, R]:
+    def inner(*args: P.args, **kwargs: P.kwargs) -> R: return fn(*args, **kwargs)
+    return inner
+
+@logged
+def name(user: User, *rest: Unpack[Many]): return str(user)
+
+def give():
+    return name(User(3)), User, User.__supertype__, P, P.__module__, P.__bound__, logged.__annotations__
+"""
+
+
+def test_names_for_annotations_travel(module: Any, tmp_path: Path) -> None:
+    exec(ANNOTATED, vars(module))
+    expected = str(module.give())
+    with serde.modules_by_value([module]):
+        (tmp_path / "value").write_bytes(serde.dumps(module.give).join())
+    command = [sys.executable, "-c", CALLS, str(tmp_path / "value")]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == expected
+
+
+def test_a_cached_function_that_can_be_imported_travels_by_name() -> None:
+    assert there_and_back(cached_here) is cached_here
+
+
+@functools.lru_cache
+def cached_here(x: int) -> int:
+    return x
 
 
 def test_writable_loading_gives_arrays_that_may_be_changed() -> None:

@@ -7,11 +7,14 @@ AuguryError
 ├── PlatformError         the platform cannot be started, reached or used
 │   ├── StorageError         the storage refuses or does not answer
 │   │   └── ObjectTooLarge      a value is larger than the store can hold
-│   └── GatewayError         the gateway refuses or does not answer
+│   ├── GatewayError         the gateway refuses or does not answer
+│   └── VersionMismatch      client and workers have versions that do not go together
 └── RunError              a run ended without a result
     ├── TaskFailed           a task raised; the cause of the user's own exception
     │   └── TaskTimeout         a task ran longer than its `timeout_s`
-    ├── WorkerLost           a worker died: killed, out of memory, crashed
+    ├── UntrustedData        what was to be unpickled is not authentic
+    ├── WorkerLost           a worker died: killed, crashed
+    │   └── OutOfMemory         it wanted more memory than it had
     ├── RunCancelled         the run was cancelled
     └── RunLost              the storage no longer knows the run
 
@@ -48,6 +51,10 @@ class ObjectTooLarge(StorageError):
     """A value is larger than the store can hold."""
 
 
+class VersionMismatch(PlatformError):
+    """Client and workers have versions of Python or of packages that do not understand each other."""
+
+
 class GatewayError(PlatformError):
     """The gateway refuses a request or does not answer."""
 
@@ -64,8 +71,16 @@ class TaskTimeout(TaskFailed):
     """A task ran longer than its `timeout_s`."""
 
 
+class UntrustedData(RunError):
+    """What was to be unpickled is not authentic: changed, exchanged, or signed with an unknown key."""
+
+
 class WorkerLost(RunError):
     """A worker died while it held tasks of the run."""
+
+
+class OutOfMemory(WorkerLost):
+    """A worker wanted more memory than it had; carries the tasks that ran, what they used and what they had."""
 
 
 class RunCancelled(RunError):

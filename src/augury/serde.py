@@ -3,21 +3,23 @@
 A value is pickled with protocol 5; large buffers (arrays, bytes-like data) stay out of band, so that
 they are written without a copy and read in place. The bytes of a value:
 
-    ┌ version u8 │ pad │ checksum u32 │ buffers u32 │ pickle length u64 │ buffer length u64 … ┐ header
-    │ pickle                                                                                 │
-    │ padding to 64 │ buffer 0 │ padding to 64 │ buffer 1 │ …                                ┘
+    ┌ version u8 │ pad │ buffers u32 │ pickle length u64 │ buffer length u64 … ┐ header
+    │ pickle                                                                   │
+    │ padding to 64 │ buffer 0 │ padding to 64 │ buffer 1 │ …                  ┘
 
 Buffers start at multiples of 64 bytes, so an array that is mapped from shared memory is aligned.
 `loads` reads from any buffer and copies nothing: arrays in the result point into it and are read-only,
 unless the caller wants them for itself alone.
-The checksum covers the header and the pickle, not the buffers: damaged bytes are never unpickled, and
-reading a large array costs nothing. Bytes after the last buffer do not matter.
+There is no checksum: what comes from outside is authenticated before it is read here (`augury.trust.seal`), by a MAC
+behind it. Bytes after the last buffer do not matter.
 
-cloudpickle takes functions and classes of `__main__`, closures and lambdas by value. What cannot contain
+cloudpickle takes functions and classes of `__main__`, closures and lambdas by value; what `functools` wraps around them
+is made anew from its parts. What cannot contain
 such things (numbers, strings, flat containers of them, arrays) takes a short cut around it: that is most
 of what small tasks return, and four times as fast.
 """
 
+import functools
 import io
 import itertools
 import pickle
@@ -25,25 +27,24 @@ import struct
 import sys
 import threading
 import weakref
-import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import GetSetDescriptorType, MemberDescriptorType, ModuleType, NoneType
-from typing import Any
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType, NoneType
+from typing import Any, NewType, ParamSpec, TypeVarTuple
 
 import cloudpickle
 from cloudpickle.cloudpickle import _class_setstate as _overwrite_class
+from cloudpickle.cloudpickle import _is_registered_pickle_by_value as _is_taken_by_value
+from cloudpickle.cloudpickle import _lookup_module_and_qualname as _find_by_name
 from cloudpickle.cloudpickle import _make_skeleton_class as _make_class
 
 from augury.errors import SerializationError
 
 Buffer = bytes | bytearray | memoryview
 
-_VERSION = 1
-_HEADER = struct.Struct("<B3xIIQ")
-_CHECKED = struct.Struct("<IQ")  # the end of the header: what the checksum covers begins here
-_CHECKED_FROM = _HEADER.size - _CHECKED.size
+_VERSION = 2
+_HEADER = struct.Struct("<B3xIQ")
 _LENGTH = struct.Struct("<Q")
 _ALIGNMENT = 64
 _SCALARS = frozenset({int, float, str, bool, complex, NoneType})
@@ -130,6 +131,14 @@ def loads(data: Buffer, *, writable: bool = False) -> Any:
     return pickle.loads(pickled, buffers=buffers)
 
 
+def stream_length(data: memoryview) -> int:
+    """How many bytes the header and the pickle of a value take, as far as its first bytes say; for who signs them."""
+    if len(data) < _HEADER.size:
+        return len(data)
+    _, count, pickle_length = _HEADER.unpack_from(data)
+    return int(_HEADER.size + count * _LENGTH.size + pickle_length)
+
+
 _by_value: Counter[str] = Counter()
 _by_value_lock = threading.Lock()
 
@@ -198,10 +207,20 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
     cloudpickle finds the original again, but then sets every attribute to its copy from afar: class-level
     state is reset, and methods see copies of their module's globals. And it makes classes without their
     slots: their instances come home with a `__dict__`, for which those of the original have no place.
+
+    What `functools` makes of a function is no function, or holds a lock or weak references: cloudpickle takes it by
+    a name that nobody knows afar, or not at all. The same goes for what `typing` has for annotations.
     """
 
     def reducer_override(self, obj: Any) -> Any:
+        kind = type(obj)
+        if kind in _REDUCERS and not _travels_by_name(obj):
+            return _REDUCERS[kind](obj)
+        if kind is functools.cached_property:
+            return _make_cached_property, (obj.func, obj.attrname)
         reduced = super().reducer_override(obj)
+        if kind is FunctionType and reduced is not NotImplemented and is_dispatching(obj):
+            return _reduce_dispatching(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and reduced[-1] is _overwrite_class:
             if obj not in _received_classes:
                 _original_classes.add(obj)
@@ -228,16 +247,82 @@ def _complete_class(skeleton: type, state: Any) -> type:
     return _overwrite_class(skeleton, state)  # type: ignore[no-any-return]
 
 
+_CachedFunction = type(functools.lru_cache(len))
+_DISPATCHING = frozenset({"register", "dispatch", "registry", "_clear_cache", "__wrapped__"})
+
+
+def _travels_by_name(obj: Any) -> bool:
+    found = _find_by_name(obj)
+    return found is not None and not _is_taken_by_value(found[0])
+
+
+def _reduce_cached(cached: Any) -> tuple[Any, ...]:
+    """An `lru_cache`: what it remembers stays here."""
+    settings = cached.cache_parameters()
+    attributes = {name: value for name, value in vars(cached).items() if name != "__wrapped__"}
+    return _make_cached, (cached.__wrapped__, settings["maxsize"], settings["typed"]), attributes
+
+
+def _make_cached(fn: Any, most_items: int | None, typed: bool) -> Any:
+    return functools.lru_cache(most_items, typed)(fn)
+
+
+def _reduce_annotation(kind: type, *arguments: str) -> Callable[[Any], tuple[Any, ...]]:
+    """How something that stands in annotations is made anew from its name and what else it was made with."""
+
+    def reduce(obj: Any) -> tuple[Any, ...]:
+        settings = {name: getattr(obj, f"__{name}__") for name in arguments}
+        return _make_annotation, (kind, obj.__module__, obj.__name__, settings)
+
+    return reduce
+
+
+def _make_annotation(kind: Any, module: str, name: str, settings: dict[str, Any]) -> Any:
+    made = kind(name, *settings.values()) if kind is NewType else kind(name, **settings)
+    made.__module__ = module
+    return made
+
+
+_REDUCERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    _CachedFunction: _reduce_cached,
+    NewType: _reduce_annotation(NewType, "supertype"),
+    ParamSpec: _reduce_annotation(ParamSpec, "bound", "covariant", "contravariant"),
+    TypeVarTuple: _reduce_annotation(TypeVarTuple),
+}
+"""What has a name, by which it travels if it can be imported."""
+
+
+def _make_cached_property(fn: Any, name: str | None) -> Any:
+    made: Any = functools.cached_property(fn)
+    made.attrname = name
+    return made
+
+
+def is_dispatching(fn: FunctionType) -> bool:
+    """Whether a function is what `singledispatch` made."""
+    return fn.__globals__ is vars(functools) and "registry" in vars(fn)
+
+
+def _reduce_dispatching(fn: Any) -> tuple[Any, ...]:
+    attributes = {name: value for name, value in vars(fn).items() if name not in _DISPATCHING}
+    return functools.singledispatch, (fn.__wrapped__,), (dict(fn.registry), attributes), None, None, _register_all
+
+
+def _register_all(fn: Any, state: tuple[dict[type, Any], dict[str, Any]]) -> None:
+    registry, attributes = state
+    for kind, implementation in registry.items():
+        fn.register(kind, implementation)
+    vars(fn).update(attributes)
+
+
 def _frame(pickled: bytes) -> list[Buffer]:
-    checked = _CHECKED.pack(0, len(pickled))
-    head = _HEADER.pack(_VERSION, zlib.crc32(pickled, zlib.crc32(checked)), 0, len(pickled))
+    head = _HEADER.pack(_VERSION, 0, len(pickled))
     return [head + pickled] if len(pickled) < _OUT_OF_BAND_BYTES else [head, pickled]
 
 
 def _frame_with_buffers(pickled: bytes, buffers: list[memoryview]) -> list[Buffer]:
     lengths = b"".join(_LENGTH.pack(len(buffer)) for buffer in buffers)
-    checked = _CHECKED.pack(len(buffers), len(pickled)) + lengths
-    head = _HEADER.pack(_VERSION, zlib.crc32(pickled, zlib.crc32(checked)), len(buffers), len(pickled)) + lengths
+    head = _HEADER.pack(_VERSION, len(buffers), len(pickled)) + lengths
     parts: list[Buffer] = [head, pickled]
     position = len(head) + len(pickled)
     for buffer in buffers:
@@ -266,7 +351,7 @@ def _check(view: memoryview) -> tuple[int, int, int]:
     """How many buffers there are, and where the pickle starts and ends."""
     if len(view) < _HEADER.size:
         raise SerializationError(_truncated(_HEADER.size, len(view)))
-    version, checksum, count, pickle_length = _HEADER.unpack_from(view)
+    version, count, pickle_length = _HEADER.unpack_from(view)
     if version != _VERSION:
         raise SerializationError(
             f"a stored value has the format {version}, and this version of Augury reads {_VERSION}: "
@@ -276,8 +361,6 @@ def _check(view: memoryview) -> tuple[int, int, int]:
     end = start + pickle_length
     if end > len(view):
         raise SerializationError(_truncated(end, len(view)))
-    if zlib.crc32(view[_CHECKED_FROM:end]) != checksum:
-        raise SerializationError("a stored value is damaged: its checksum does not match")
     return count, start, end
 
 

@@ -1,0 +1,1 @@
+"""Tests of who is trusted, and with what."""
