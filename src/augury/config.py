@@ -9,8 +9,17 @@ from augury.errors import DefinitionError
 INLINE_BYTES = 16 * 1024
 """Outputs up to this size ride inside events and reports; larger ones are objects of their own."""
 
+PATIENCE_S = 30.0
+"""How long storage and gateway may be away, or refuse, before a run fails."""
+
 CONSTANT_BYTES = 64 * 1024
 """Arguments and functions above this size are stored once, however many tasks use them."""
+
+LONGEST_CACHE_S = 400 * 24 * 3600
+"""How long an output can be kept for later runs."""
+
+CACHE_BYTES = 1024**3
+"""How much room outputs have that are kept for later runs, unless the user says otherwise."""
 
 
 class Resources(msgspec.Struct, frozen=True, order=True):
@@ -49,24 +58,63 @@ class StorageConfig(msgspec.Struct, frozen=True):
 
     `redis` is an address such as `redis://host:6379/0`, `rediss://…` or `unix:///path.sock`. It may hold
     a password, so its repr does not show it. `object_dir` is a folder in shared memory that all workers
-    and the client see, or empty: large objects then go through Redis.
+    and the client see, or empty: large objects then go through Redis. Every key lives `ttl_s` after the last change
+    of its run. `patience_s` is how long Redis may be away or refuse, before a call fails; `timeout_s` how long
+    it may take for an answer, by default such that a call that is sent twice does not take longer than that.
     """
 
     redis: str
     object_dir: str = ""
     ttl_s: int = 24 * 3600
+    patience_s: float = PATIENCE_S
+    timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.redis:
             raise DefinitionError("StorageConfig.redis must be an address, such as redis://host:6379/0")
         if not is_whole(self.ttl_s, least=1):
             raise DefinitionError(f"StorageConfig.ttl_s must be a whole number of at least 1, not {self.ttl_s!r}")
+        if not is_positive(self.patience_s):
+            raise DefinitionError(f"StorageConfig.patience_s must be a positive number, not {self.patience_s!r}")
+        if self.timeout_s is not None and not is_positive(self.timeout_s):
+            raise DefinitionError(f"StorageConfig.timeout_s must be a positive number, not {self.timeout_s!r}")
 
     def __repr__(self) -> str:
         return f"StorageConfig({public_address(self.redis)})"
 
     def __rich_repr__(self) -> list[tuple[str, str]]:
         return [("redis", public_address(self.redis))]  # msgspec's own shows every field
+
+
+class Cache(msgspec.Struct, frozen=True):
+    """How long outputs of a task function are kept for later runs; see `@task(cache=…)`.
+
+    Args:
+        expires_s: After how many seconds an output is computed again, at most 400 days.
+
+    Example:
+        >>> Cache(expires_s=3600)
+        Cache(expires_s=3600)
+    """
+
+    expires_s: float = 30 * 24 * 3600
+
+    def __post_init__(self) -> None:
+        if not is_positive(self.expires_s) or self.expires_s > LONGEST_CACHE_S:
+            raise DefinitionError(
+                f"Cache.expires_s must be a positive number of seconds, at most 400 days, not {self.expires_s!r}"
+            )
+
+
+class ResultsConfig(msgspec.Struct, frozen=True):
+    """Where outputs of `@task(cache=…)` are kept for later runs.
+
+    `folder` is one that all workers see, or empty: then it is the Redis of the run. `most_bytes` is how much room there
+    is; 0: nothing is kept, and nothing is looked for.
+    """
+
+    folder: str = ""
+    most_bytes: int = 0
 
 
 def public_address(url: str) -> str:
