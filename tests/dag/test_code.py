@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
+import augury
 from augury import serde
 from augury.dag import modules
 from augury.dag.code import FunctionByName, encode_function, is_importable, load_function
 from augury.dag.graph import build_workflow
-from augury.dag.modules import is_own, own_modules
+from augury.dag.modules import is_own, may_change, own_modules
 from augury.dag.program import LoadedProgram, encode
 from augury.dag.task import Function, TaskNode, TaskOptions
 from augury.errors import SerializationError
@@ -301,11 +302,15 @@ def installed_under(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.setattr(site, "getsitepackages", lambda: [str(folder)])
-    modules._installed_folders.cache_clear()
-    modules._is_installed.cache_clear()
+    forget_folders()
     yield folder
+    forget_folders()
+
+
+def forget_folders() -> None:
     modules._installed_folders.cache_clear()
-    modules._is_installed.cache_clear()
+    modules._version_folders.cache_clear()
+    modules._is_in.cache_clear()
 
 
 def module_at(path: Path) -> ModuleType:
@@ -324,6 +329,16 @@ def test_a_package_that_was_installed_in_place_is_not_own(installed_under: Path,
     (installed_under / "_project.pth").write_text(f"# a remark\nimport something\n\n{project}\n")
     assert not is_own(module_at(project / "pkg" / "m.py"))
     assert is_own(module_at(project.parent / "scripts" / "m.py"))
+
+
+def test_what_was_installed_in_place_may_change_though_its_version_does_not(
+    installed_under: Path, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    (installed_under / "_project.pth").write_text(f"{project}\n")
+    assert may_change(module_at(project / "m.py"))
+    assert not may_change(module_at(installed_under / "m.py"))
+    assert not any(map(may_change, (sys, os, pytest, augury)))
 
 
 def test_a_package_that_a_finder_maps_in_place_is_not_own(

@@ -13,6 +13,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from augury.config import Cache
 from augury.dag.task import Function, TaskNode, TaskOptions
 from augury.errors import DefinitionError
 
@@ -32,8 +33,11 @@ def task_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> TaskNode[Any]:
     ("option", "values"),
     [
         ("retries", [-1, 1.0, True, "1", None, math.nan]),
+        ("backoff_s", [-1, True, "1", None, math.nan, math.inf]),
+        ("retry_on", [(), (3,), (KeyboardInterrupt,), ("OSError",), (OSError(),), (int,)]),
         ("timeout_s", [0, -1, True, "1", math.nan, math.inf]),
         ("memory_mb", [0, -1, 1.5, True, "1", math.nan]),
+        ("cache", [3600, "1 h", Cache]),
         ("optimizations", [None, [], "x"]),
     ],
 )
@@ -47,7 +51,7 @@ def test_options_that_cannot_be_meant_are_refused_by_name(option: str, values: l
 
 
 def test_options_that_can_be_meant_are_taken() -> None:
-    options = TaskOptions(retries=3, timeout_s=0.5, memory_mb=128)
+    options = TaskOptions(retries=3, backoff_s=0, retry_on=(OSError, ValueError), timeout_s=0.5, memory_mb=128)
     assert Function(resize, options).options is options
 
 

@@ -8,14 +8,13 @@ packages, and everything that the user wrote travels by value.
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from augury import serde
-from augury.dag.modules import is_own, module_name, own_modules
+from augury.dag.modules import find_spec, is_own, module_name, own_modules
 from augury.dag.task import Function
 from augury.errors import DefinitionError, SerializationError
 
@@ -101,22 +100,5 @@ def is_importable(module: ModuleType) -> bool:
 
 @lru_cache(maxsize=16_384)
 def _finds(name: str, file: str, search_path: tuple[str, ...]) -> bool:
-    found: ModuleSpec | None = None
-    folders: Sequence[str] | None = None
-    parts = name.split(".")
-    for depth in range(1, len(parts) + 1):
-        found = _find_spec(".".join(parts[:depth]), folders)
-        if found is None:
-            return False
-        folders = found.submodule_search_locations
+    found = find_spec(name)
     return found is not None and found.origin is not None and os.path.realpath(found.origin) == os.path.realpath(file)
-
-
-def _find_spec(name: str, folders: Sequence[str] | None) -> ModuleSpec | None:
-    """Search as an `import` would, but without regard to what is loaded already."""
-    for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)
-        found = find(name, folders, None) if find else None
-        if isinstance(found, ModuleSpec):
-            return found
-    return None

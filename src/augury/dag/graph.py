@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from augury.dag.refs import ATOMS, Ref, lower, tasks_in
-from augury.dag.task import Function, TaskNode
+from augury.dag.task import Function, TaskNode, exception_name
 from augury.errors import DefinitionError, SerializationError
 
 
@@ -26,6 +26,9 @@ class FunctionInfo(msgspec.Struct, frozen=True, array_like=True):
     retries: int = 0
     timeout_s: float | None = None
     memory_mb: int | None = None
+    backoff_s: float = 0.0
+    retry_on: tuple[str, ...] = (exception_name(Exception),)
+    cache_s: float = 0.0
 
 
 class Graph(msgspec.Struct, frozen=True, array_like=True, dict=True):
@@ -231,4 +234,7 @@ def _info(function: Function) -> FunctionInfo:
         retries=options.retries,
         timeout_s=options.timeout_s,
         memory_mb=options.memory_mb,
+        backoff_s=options.backoff_s,
+        retry_on=tuple(map(exception_name, options.retry_on)),
+        cache_s=options.cache.expires_s if options.cache is not None else 0.0,
     )

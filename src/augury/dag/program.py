@@ -15,6 +15,7 @@ fails its own task only. An object that many tasks take is pickled once.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import msgspec
@@ -272,11 +273,20 @@ def _all_small(items: Iterable[Any]) -> bool:
 
 
 class LoadedProgram:
-    """A program on a worker: decodes functions and blocks when they are first needed."""
+    """A program on a worker: decodes functions and blocks when they are first needed.
 
-    def __init__(self, graph: Graph, program: Program) -> None:
+    Args:
+        graph: The workflow's graph.
+        program: What was uploaded.
+        importing: Entered while a function is loaded, which may import modules of the user's.
+    """
+
+    def __init__(
+        self, graph: Graph, program: Program, importing: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
         self._graph = graph
         self._program = program
+        self._importing = importing
         self._functions: dict[int, Callable[..., Any]] = {}
         self._blocks: dict[int, tuple[list[tuple[Any, ...]], dict[int, tuple[Any, ...]]]] = {}
 
@@ -296,7 +306,8 @@ class LoadedProgram:
             encoded = self._program.functions[index]
             data = constant_data(encoded) if isinstance(encoded, int) else encoded
             try:
-                self._functions[index] = load_function(data)
+                with self._importing():
+                    self._functions[index] = load_function(data)
             except (Exception, SystemExit) as error:  # importing a module runs it, and it may want to end the process
                 raise _cannot_load(f"the function of {self._graph.label(task)}", error) from error
         return self._functions[index]

@@ -9,7 +9,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
 
-from augury.config import is_positive, is_whole
+from augury.config import Cache, is_positive, is_whole
 from augury.dag.version import code_version
 from augury.errors import DefinitionError
 
@@ -23,14 +23,20 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         retries: How often a failed call is tried again.
+        backoff_s: How long to wait before the second try, at most; twice that before the third, and so on.
+        retry_on: Which exceptions are worth another try.
         timeout_s: How long one try may take.
         memory_mb: The least memory that a call needs.
+        cache: How outputs are kept for later runs; None: not at all.
         optimizations: Optimizations forced on these tasks, whatever the planner would choose.
     """
 
     retries: int = 0
+    backoff_s: float = 0.1
+    retry_on: tuple[type[Exception], ...] = (Exception,)
     timeout_s: float | None = None
     memory_mb: int | None = None
+    cache: Cache | None = None
     optimizations: tuple[Any, ...] = ()
 
     def check(self, name: str) -> None:
@@ -43,12 +49,32 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise DefinitionError(
                 f"@task on {name}: retries must be a whole number of at least 0, not {self.retries!r}"
             )
+        if self.backoff_s != 0 and not is_positive(self.backoff_s):
+            raise DefinitionError(
+                f"@task on {name}: backoff_s must be a number of seconds, at least 0, not {self.backoff_s!r}"
+            )
+        if not self.retry_on or not all(map(_is_exception, self.retry_on)):
+            raise DefinitionError(
+                f"@task on {name}: retry_on must be exception classes, such as (OSError, TaskTimeout), "
+                f"not {self.retry_on!r}"
+            )
         if self.timeout_s is not None and not is_positive(self.timeout_s):
             raise DefinitionError(f"@task on {name}: timeout_s must be a positive number, not {self.timeout_s!r}")
         if self.memory_mb is not None and not is_whole(self.memory_mb, least=1):
             raise DefinitionError(f"@task on {name}: memory_mb must be a positive whole number, not {self.memory_mb!r}")
+        if not isinstance(self.cache, Cache | None):
+            raise DefinitionError(f"@task on {name}: cache must be True, False or a Cache(…), not {self.cache!r}")
         if type(self.optimizations) is not tuple:
             raise DefinitionError(f"@task on {name}: optimizations must be a tuple, not {self.optimizations!r}")
+
+
+def _is_exception(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Exception)
+
+
+def exception_name(kind: type) -> str:
+    """How a class is called in every process, also in one that got it by value."""
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 class Function:

@@ -17,7 +17,8 @@ from pathlib import Path
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
-from augury.dag.modules import is_own
+from augury.dag.bytecode import names_in
+from augury.dag.modules import may_change
 
 _SIMPLE = frozenset({int, float, complex, str, bytes, bool, NoneType, type(...)})
 _MOST_ITEMS = 1000
@@ -29,54 +30,55 @@ _MOST_HELPERS = 1000
 def code_version(fn: Callable[..., Any]) -> str:
     """The hash of a callable, as 32 hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=16)
-    for part in (fn, *_helpers(fn)):
+    for part in reached(fn):
         for piece in islice(_describe(part, ()), _MOST_PIECES):
             digest.update(b"%d:" % len(piece))  # lengths keep ("ab", "c") and ("a", "bc") apart
             digest.update(piece)
     return digest.hexdigest()
 
 
-def _helpers(fn: Callable[..., Any]) -> list[Any]:
-    """The functions and classes of the user's modules that a callable reaches by global names, in the order it does."""
+def reached(fn: Callable[..., Any]) -> list[Any]:
+    """A callable, and the functions and classes of the user's that it reaches by global names, in the order it does."""
     found: dict[int, Any] = {id(fn): fn}
-    pending = _functions_in(fn)
+    pending = functions_in(fn)
     while pending and len(found) < _MOST_HELPERS:
         function = pending.pop(0)
-        for value in _named_in(function):
+        for _, value in named_in(function):
             if id(value) not in found and _is_followed(value, function):
                 found[id(value)] = value
-                pending += _functions_in(value)
-    return list(found.values())[1:]
+                pending += functions_in(value)
+    return list(found.values())
 
 
-def _functions_in(value: Any) -> list[FunctionType]:
+def functions_in(value: Any) -> list[FunctionType]:
     """The plain functions that make up a callable."""
     if isinstance(value, FunctionType):
         return [value]
     if isinstance(value, partial):
-        return _functions_in(value.func)
+        return functions_in(value.func)
     if isinstance(value, MethodType):
-        return _functions_in(value.__func__)
+        return functions_in(value.__func__)
     wrapped = _unwrapped(value)
     if wrapped is not value:
-        return _functions_in(wrapped)
+        return functions_in(wrapped)
     owner = value if isinstance(value, type) else type(value)
     return [member for _, member in sorted(vars(owner).items()) if isinstance(member, FunctionType)]
 
 
-def _named_in(function: FunctionType) -> Iterator[Any]:
-    """What the global names in a function's code stand for, also behind the name of a module of the user's."""
-    codes = [function.__code__]
-    places: list[dict[str, Any]] = [function.__globals__]
-    for code in codes:
-        for name in code.co_names:
-            for place in tuple(places):
-                value = place.get(name)
-                if isinstance(value, ModuleType):
-                    places += [vars(value)] if is_own(value) else []
-                elif value is not None:
-                    yield value
-        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+def named_in(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """The global names in a function's code and what they stand for, also behind the name of a module of the user's."""
+    names = names_in(function.__code__)
+    places = {id(function.__globals__): function.__globals__}
+    pending = [function.__globals__]
+    for place in pending:
+        for name in (*names, "__getattr__"):  # a module may answer for names that it does not have
+            if name not in place:
+                continue
+            value = place[name]
+            yield name, value
+            if isinstance(value, ModuleType) and id(vars(value)) not in places and may_change(value):
+                places[id(vars(value))] = vars(value)
+                pending.append(vars(value))
 
 
 def _is_followed(value: Any, by: FunctionType) -> bool:
@@ -86,7 +88,7 @@ def _is_followed(value: Any, by: FunctionType) -> bool:
     if not isinstance(name, str) or name.partition(".")[0] == "augury":
         return False
     module = sys.modules.get(name)
-    return name.partition(".")[0] == str(by.__module__).partition(".")[0] or (module is not None and is_own(module))
+    return name.partition(".")[0] == str(by.__module__).partition(".")[0] or (module is not None and may_change(module))
 
 
 def _unwrapped(value: Any) -> Any:
@@ -140,7 +142,7 @@ def _describe_function(fn: FunctionType, outer: tuple[int, ...]) -> Iterator[byt
     yield from _describe_code(fn.__code__, outer, first_constant=int(documented))
     yield from _describe(fn.__defaults__, outer)
     yield from _describe(fn.__kwdefaults__, outer)
-    yield from _describe([_contents(cell) for cell in fn.__closure__ or ()], outer)
+    yield from _describe([contents(cell) for cell in fn.__closure__ or ()], outer)
 
 
 def _module_of(fn: FunctionType) -> str:
@@ -154,10 +156,11 @@ def _module_of(fn: FunctionType) -> str:
     return Path(file).stem if isinstance(file, str) and file == fn.__code__.co_filename else "__main__"
 
 
-def _contents(cell: CellType) -> Any:
+def contents(cell: CellType) -> Any:
+    """What a variable of a closure holds; an ellipsis while nothing was assigned to it."""
     try:
         return cell.cell_contents
-    except ValueError:  # nothing was assigned to the variable yet
+    except ValueError:
         return ...
 
 

@@ -1,0 +1,102 @@
+"""What can be read from the code of a function without running it."""
+
+import dis
+import importlib.util
+import itertools
+from collections.abc import Iterator
+from functools import lru_cache
+from types import CodeType
+from typing import NamedTuple
+
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
+_BY_NAME = frozenset(dis.hasname)
+_IMPORTERS = frozenset({"import_module", "__import__"})
+_NAMESPACE = frozenset({"globals", "eval", "exec"})
+
+
+class Import(NamedTuple):
+    """An `import` somewhere in code.
+
+    Attributes:
+        name: The module, as it is written there; may be empty after dots.
+        level: How many dots stand before it.
+        parts: What is taken from it, which may be modules too.
+    """
+
+    name: str
+    level: int
+    parts: tuple[str, ...]
+
+    def candidates(self, package: str) -> Iterator[str]:
+        """The full names of the modules that it loads, outer ones first; some may be no modules.
+
+        Args:
+            package: Where dots lead from.
+        """
+        try:
+            name = importlib.util.resolve_name("." * self.level + self.name, package)
+        except ImportError:  # it would fail as well
+            return
+        steps = name.split(".")
+        yield from (".".join(steps[:depth]) for depth in range(1, len(steps) + 1))
+        yield from (f"{name}.{part}" for part in self.parts if part != "*")
+
+
+class Uses(NamedTuple):
+    """How a piece of code, and what is nested in it, uses names.
+
+    Attributes:
+        bare: Those that are used for more than one of their attributes.
+        imports: What is imported, also what may be by a function that takes a module's name.
+        whole_namespace: Whether it may use globals that it does not name.
+    """
+
+    bare: frozenset[str]
+    imports: tuple[Import, ...]
+    whole_namespace: bool
+
+
+def names_in(code: CodeType) -> tuple[str, ...]:
+    """The names in a piece of code, each once, in the order of their first use: globals, attributes, modules."""
+    return tuple(dict.fromkeys(name for each in _nested(code) for name in each.co_names))
+
+
+@lru_cache(maxsize=16_384)
+def uses_in(code: CodeType) -> Uses:
+    """What a piece of code does with names; takes about as long as compiling it."""
+    bare: set[str] = set()
+    imports: list[Import] = []
+    whole = False
+    for each in _nested(code):
+        steps = [step for step in dis.get_instructions(each) if step.opname != "EXTENDED_ARG"]
+        imports += [_import(steps, place) for place, step in enumerate(steps) if step.opname == "IMPORT_NAME"]
+        for step, after in itertools.pairwise(steps):
+            if _loads_name(step) and after.opname not in _ATTRIBUTES:
+                bare.add(step.argval)
+                whole |= step.argval in _NAMESPACE and step.opname not in _ATTRIBUTES
+        if not _IMPORTERS.isdisjoint(each.co_names):
+            imports += [Import(text, 0, ()) for text in each.co_consts if isinstance(text, str) and _is_dotted(text)]
+    return Uses(frozenset(bare), tuple(imports), whole)
+
+
+def _nested(code: CodeType) -> list[CodeType]:
+    """A piece of code, and those of the functions, classes and comprehensions in it."""
+    codes = [code]
+    for each in codes:
+        codes += [constant for constant in each.co_consts if isinstance(constant, CodeType)]
+    return codes
+
+
+def _loads_name(step: dis.Instruction) -> bool:
+    """Whether a step takes a global or an attribute, rather than a local variable or a constant."""
+    return step.opname.startswith("LOAD_") and step.opcode in _BY_NAME
+
+
+def _is_dotted(text: str) -> bool:
+    return all(map(str.isidentifier, text.split(".")))
+
+
+def _import(steps: list[dis.Instruction], place: int) -> Import:
+    """An import: the compiler puts the number of dots, and then the names that are taken, before it."""
+    level, parts = steps[place - 2].argval, steps[place - 1].argval
+    return Import(steps[place].argval, level, tuple(parts or ()))

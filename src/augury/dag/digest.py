@@ -1,0 +1,345 @@
+"""A hash of values, so that the output of a call can be found again by what it was computed from.
+
+Different values have different hashes; equal ones have the same hash in every process, as far as that can be had.
+Values are pickled for it, but not as they are when they travel:
+
+- nothing is told of identities: whether two equal parts are one object depends on how they came here; but what is
+  large stands for its hash, so that it is looked at once;
+- sets are sorted, since their order depends on the seed of string hashing;
+- of arrays the contents count, and whether they lie in memory by rows or by columns, since sums may depend on it; not
+  whether they may be changed;
+- classes, functions and modules that the user may change stand for all that they do and hold; see `_parts_of`;
+- what is installed stands for its name and the version of its package.
+
+Code leads to more code, and back to itself. So it is not hashed where it is met: it gets a number there, and its
+parts follow after the value, in the order of the numbers, each once.
+
+    value           [ 3, #0 ]            def f(x): return g(x) + K
+    #0  f           code of f, g = #1, K = 5
+    #1  g           code of g, f = #0    def g(x): return f(x - 1) if x else 0
+
+What cannot be pickled has no hash. What is pickled in another way each time has another one each time: such a call
+is never found again, and that is all.
+"""
+
+import functools
+import io
+import pickle
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any, NamedTuple, NewType, ParamSpec, TypeVar, TypeVarTuple
+
+from augury.dag.bytecode import uses_in
+from augury.dag.modules import may_change, module_name
+from augury.dag.source import source_of
+from augury.dag.version import contents, named_in
+from augury.errors import SerializationError
+from augury.serde import is_dispatching
+from augury.versions import versions_of
+
+_DIGEST_BYTES = 20
+_ATOMS = frozenset({int, float, complex, bool, type(None)})
+_SIZED = frozenset({str, bytes, list, tuple, dict})
+_MANY = 1000
+_SORTED = frozenset({int, str, bytes})
+_HEAP_TYPE = 1 << 9
+_DESCRIPTORS = (
+    *(ClassMethodDescriptorType, GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType),
+    WrapperDescriptorType,
+)
+_MADE_BY_PYTHON = frozenset(
+    {
+        *("__builtins__", "__cached__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__"),
+        *("__annotations_cache__", "__dict__", "__firstlineno__", "__module__", "__static_attributes__", "__weakref__"),
+        "_abc_impl",
+    }
+)
+"""What a namespace holds that says where its code is, not what it does."""
+_WITHOUT_VERSION = sys.stdlib_module_names | {"augury", "__main__"}
+_PYTHON = repr(tuple(sys.version_info)).encode()
+
+
+def value_digest(value: Any) -> bytes:
+    """The hash of a value, which may be a function; raises whatever its pickling raises.
+
+    Raises:
+        SerializationError: Code that it leads to has something about it that has no hash.
+    """
+    return _Walk().digest(value)
+
+
+class _Import(NamedTuple):
+    """A module that code imports when it is called."""
+
+    name: str
+
+
+class _Walk:
+    """One hash in the making.
+
+    Always true: `_met` holds each piece of code that `number` was asked for, at its number, and each import once.
+    """
+
+    def __init__(self) -> None:
+        self._hash = sha256(_PYTHON)
+        self._numbers: dict[int, int] = {}
+        self._met: list[Any] = []
+        self._imports: set[str] = set()
+        self._packages: set[str] = set()
+        self._shared: dict[int, tuple[Any, bytes]] = {}  # holds the objects too, so that their ids stay their own
+
+    def digest(self, value: Any) -> bytes:
+        """The hash of a value and of all that it leads to."""
+        self._add(value)
+        for met in self._met:  # grows on the way
+            try:
+                self._add(_parts_of(met, self))
+            except Exception as error:
+                raise SerializationError(f"{_label(met)} has no hash: {error}") from error
+        if self._packages:
+            self._add(sorted(versions_of(self._packages - _WITHOUT_VERSION).items()))
+        return self._hash.digest()[:_DIGEST_BYTES]
+
+    def number(self, code: Any) -> int:
+        """What stands for a function, class or module; its parts follow."""
+        if id(code) not in self._numbers:
+            self._numbers[id(code)] = len(self._met)
+            self._met.append(code)
+        return self._numbers[id(code)]
+
+    def note_import(self, name: str) -> None:
+        """Code imports a module when it is called; its parts follow."""
+        if name not in self._imports:
+            self._imports.add(name)
+            self._met.append(_Import(name))
+
+    def note_module(self, name: object) -> None:
+        """Something is defined in a loaded module: its version counts, or its file if nothing else can be seen."""
+        module = sys.modules.get(name) if isinstance(name, str) else None
+        if module is None:
+            return
+        if not may_change(module):
+            self.note_package(module_name(module))
+        elif _is_binary(module):
+            self.note_import(module_name(module))
+
+    def note_package(self, module: str) -> None:
+        """The version of a module's package counts."""
+        self._packages.add(module.partition(".")[0])
+
+    def shared(self, large: Any) -> bytes:
+        """The hash of a large part of a value, which is looked at once however often it is met."""
+        if id(large) not in self._shared:
+            self._shared[id(large)] = (large, _hash_of(_pickled(large, self)))
+        return self._shared[id(large)][1]
+
+    def _add(self, value: Any) -> None:
+        self._hash.update(_hash_of(_pickled(value, self)))
+
+
+def _pickled(value: Any, walk: _Walk | None) -> list[memoryview]:
+    stream = io.BytesIO()
+    buffers: list[pickle.PickleBuffer] = []
+    pickler = _ValuePickler(value, stream, buffers, walk)
+    pickler.fast = True  # without identities; what contains itself is refused
+    pickler.dump(value)
+    return [stream.getbuffer(), *(buffer.raw() for buffer in buffers)]
+
+
+def _hash_of(parts: list[memoryview]) -> bytes:
+    digest = sha256()
+    for part in parts:
+        digest.update(b"%d:" % part.nbytes)  # lengths keep ("ab", "c") and ("a", "bc") apart
+        digest.update(part)
+    return digest.digest()
+
+
+class _ValuePickler(pickle.Pickler):
+    """Pickles what matters of a value; the result is for hashing alone.
+
+    Args:
+        value: What is pickled.
+        stream: Where to.
+        buffers: Where large data goes.
+        walk: What goes on with the code that is met; None: names are enough.
+    """
+
+    def __init__(self, value: Any, stream: io.BytesIO, buffers: list[pickle.PickleBuffer], walk: _Walk | None) -> None:
+        super().__init__(stream, protocol=5, buffer_callback=buffers.append)
+        self._value = value
+        self._walk = walk
+
+    def persistent_id(self, obj: Any) -> Any:
+        kind = type(obj)
+        if kind in _ATOMS:
+            return None
+        if kind in _SIZED:
+            if len(obj) < _MANY or self._walk is None or obj is self._value:
+                return None
+            return "large", self._walk.shared(obj)
+        if kind is set or kind is frozenset:
+            return kind.__name__, _in_order(obj)
+        if kind is FunctionType or kind is ModuleType or issubclass(kind, type):
+            return self._code(obj)
+        if kind in _TAKEN_APART:
+            return kind.__name__, _TAKEN_APART[kind](obj)
+        if kind is BuiltinFunctionType and self._walk is not None:
+            self._walk.note_module(obj.__module__)
+        if kind.__module__ == "numpy" and kind.__name__ == "ndarray" and not obj.dtype.hasobject:
+            return "array", obj.dtype, obj.shape, obj.flags.fnc, _array_digest(obj)
+        return None
+
+    def _code(self, code: Any) -> tuple[Any, ...]:
+        name = (module_name(code),) if isinstance(code, ModuleType) else (code.__module__, code.__qualname__)
+        if self._walk is None:
+            return "code", *name
+        self._walk.note_module(name[0])
+        return ("code", *name) if _is_known_by_name(code) else ("code", self._walk.number(code))
+
+
+def _in_order(members: Any) -> list[Any]:
+    """The members of a set; where only what code does tells them apart, in any order."""
+    kinds = set(map(type, members))
+    return sorted(members) if len(kinds) == 1 and kinds <= _SORTED else sorted(members, key=_sort_key)
+
+
+def _sort_key(member: Any) -> bytes:
+    return b"".join(_pickled(member, None))
+
+
+def _is_known_by_name(code: Any) -> bool:
+    """Whether the name of a class, function or module says what it is, given the version of its package."""
+    if isinstance(code, ModuleType):
+        return not may_change(code)
+    if isinstance(code, type) and not code.__flags__ & _HEAP_TYPE:
+        return True  # written in C
+    found: Any = sys.modules.get(code.__module__) if isinstance(code.__module__, str) else None
+    if found is None or may_change(found):
+        return False
+    for name in code.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is code
+
+
+def _parts_of(code: Any, walk: _Walk) -> tuple[Any, ...]:
+    """All that a function, class or module does and holds."""
+    if isinstance(code, FunctionType):
+        return _function_parts(code, walk)
+    if isinstance(code, _Import):
+        return _import_parts(code, walk)
+    if isinstance(code, ModuleType):
+        return "module", module_name(code), sorted(_namespace(vars(code)), key=_first)
+    return "class", code.__module__, code.__qualname__, type(code), code.__bases__, _namespace(vars(code))
+
+
+def _label(code: Any) -> str:
+    """What a reader calls a piece of code."""
+    if isinstance(code, _Import | ModuleType):
+        return f"the module {code.name if isinstance(code, _Import) else module_name(code)}"
+    return f"{code.__module__}.{code.__qualname__}"
+
+
+def _import_parts(imported: _Import, walk: _Walk) -> tuple[Any, ...]:
+    source = source_of(imported.name)
+    if source.is_pinned:
+        walk.note_package(imported.name)
+    for name in source.imports:
+        walk.note_import(name)
+    return "import", imported.name, source.content
+
+
+def _namespace(names: Any) -> list[tuple[str, Any]]:
+    return [item for item in list(names.items()) if item[0] not in _MADE_BY_PYTHON]
+
+
+def _first(item: tuple[str, Any]) -> str:
+    return item[0]
+
+
+def _function_parts(fn: FunctionType, walk: _Walk) -> tuple[Any, ...]:
+    name = ("function", fn.__module__, fn.__qualname__)
+    if is_dispatching(fn):
+        return *name, list(vars(fn)["registry"].items())
+    held = [contents(cell) for cell in fn.__closure__ or ()]
+    parts = (*name, fn.__code__, fn.__doc__, fn.__defaults__, fn.__kwdefaults__, _annotations(fn), vars(fn), held)
+    home = sys.modules.get(str(fn.__globals__.get("__name__")))
+    if home is not None and vars(home) is fn.__globals__ and not may_change(home):
+        walk.note_package(module_name(home))  # the inner part of an installed decorator, for instance
+        return parts
+    for imported in uses_in(fn.__code__).imports:
+        for candidate in imported.candidates(fn.__globals__.get("__package__") or ""):
+            walk.note_import(candidate)
+    return *parts, _globals_of(fn, walk)
+
+
+def _annotations(fn: FunctionType) -> Any:
+    """What is said of parameters; where that is worked out only when it is asked for, how."""
+    return getattr(fn, "__annotate__", None) or fn.__annotations__
+
+
+def _globals_of(fn: FunctionType, walk: _Walk) -> list[Any]:
+    """The global names in a function and what they stand for, modules only if more than what they hold is used."""
+    uses = uses_in(fn.__code__)
+    found: list[Any] = [sorted(_namespace(fn.__globals__), key=_first)] if uses.whole_namespace else []
+    for name, value in named_in(fn):
+        if isinstance(value, ModuleType):
+            walk.note_module(module_name(value))
+        else:
+            walk.note_module(getattr(value, "__module__", None))
+        if not isinstance(value, ModuleType) or name in uses.bare:
+            found.append((name, value))
+    return found
+
+
+def _is_binary(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and not file.endswith((".py", ".pyc", ".pyw"))
+
+
+def _code_parts(code: CodeType) -> tuple[Any, ...]:
+    return (
+        *(code.co_code, code.co_exceptiontable, code.co_consts, code.co_flags),
+        *(code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
+        *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount),
+    )
+
+
+def _descriptor_parts(descriptor: Any) -> tuple[Any, ...]:
+    return (descriptor.__name__,)
+
+
+_TAKEN_APART: dict[type, Callable[[Any], Any]] = {
+    **dict.fromkeys(_DESCRIPTORS, _descriptor_parts),
+    CodeType: _code_parts,
+    MappingProxyType: dict,
+    NewType: lambda new: (new.__name__, new.__supertype__),
+    ParamSpec: lambda variable: (variable.__name__, variable.__bound__),
+    TypeVar: lambda variable: (variable.__name__, variable.__bound__, variable.__constraints__),
+    TypeVarTuple: lambda variable: (variable.__name__,),
+    classmethod: lambda method: (method.__func__, vars(method)),
+    functools.cached_property: lambda made: (made.func, made.attrname),
+    property: lambda made: (made.fget, made.fset, made.fdel, made.__doc__),
+    staticmethod: lambda method: (method.__func__, vars(method)),
+    type(functools.lru_cache(len)): lambda cached: (cached.cache_parameters(), vars(cached)),
+}
+"""What is pickled otherwise by a name, or not at all."""
+
+
+def _array_digest(array: Any) -> bytes:
+    """The hash of an array's contents, row by row, or column by column if that is how they lie in memory."""
+    rows = array.T if array.flags.fnc else array
+    contiguous = rows if rows.flags.c_contiguous else rows.copy(order="C")
+    return sha256(contiguous.reshape(-1).view("u1") if contiguous.size else b"").digest()

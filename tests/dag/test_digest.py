@@ -1,0 +1,327 @@
+"""Hashes of values and functions: the same for what is equal, others for what is not."""
+
+import functools
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar
+
+import cloudpickle
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from augury import task
+from augury.dag.digest import value_digest
+from augury.errors import SerializationError
+
+SOURCE = """
+LIMIT = 3
+TABLE = {"a": [1, 2]}
+
+class Base:
+    scale = 2
+    @property
+    def twice(self): return 2 * self.x
+
+class Point(Base):
+    def __init__(self, x): self.x = x
+    def move(self, by): return self.x + by
+
+def helper(x, step=1): return x + step
+
+def make(held):
+    def inner(x): return held, x
+    return inner
+
+inner = make([1, 2])
+
+def f(x):
+    point = Point(x)
+    return helper(x) + LIMIT, TABLE, point.move(1), point.twice, inner(x)
+"""
+
+
+WRAPPER = """
+import functools
+class Wrapper:
+    def __init__(self, fn, k): functools.update_wrapper(self, fn); self.fn, self.k = fn, k
+    def __call__(self, x): return self.k * self.fn(x)
+"""
+DISPATCH = """
+import functools
+@functools.singledispatch
+def g(x): return 0
+@g.register(int)
+def _(x): return 1
+"""
+
+
+def defined(source: str) -> Any:
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(source, "<string>", "exec"), namespace)
+    return namespace["f"]
+
+
+@dataclass
+class Pair:
+    left: Any
+    right: Any
+
+
+class Colour(Enum):
+    RED = 1
+    BLUE = 2
+
+
+class TestFunctions:
+    def test_the_same_code_has_the_same_hash(self) -> None:
+        assert value_digest(defined(SOURCE)) == value_digest(defined(SOURCE))
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("return helper(x) + LIMIT", "return helper(x) - LIMIT"),
+            ("LIMIT = 3", "LIMIT = 4"),
+            ('"a": [1, 2]', '"a": [1, 3]'),
+            ("scale = 2", "scale = 3"),
+            ("2 * self.x", "3 * self.x"),
+            ("return self.x + by", "return self.x - by"),
+            ("step=1", "step=2"),
+            ("return x + step", "return x * step"),
+            ("make([1, 2])", "make([1, 3])"),
+            ("return held, x", "return x, held"),
+        ],
+        ids=["code", "global", "in a global", "class", "property", "method", "default", "helper", "closure", "inner"],
+    )
+    def test_whatever_it_uses_changes_it(self, old: str, new: str) -> None:
+        assert SOURCE.count(old) == 1
+        assert value_digest(defined(SOURCE)) != value_digest(defined(SOURCE.replace(old, new)))
+
+    @pytest.mark.parametrize(
+        ("source", "old", "new"),
+        [
+            ("def g(): return g.k\ng.k = 1\ndef f(): return g()", "g.k = 1", "g.k = 2"),
+            ("class C: __version__ = 1\ndef f(): return C.__version__", "= 1", "= 2"),
+            ("K = 1\nclass C:\n  def __class_getitem__(cls, i): return K\ndef f(): return C[0]", "K = 1", "K = 2"),
+            ("K = 1\nclass C:\n  def __init_subclass__(cls): cls.k = K\ndef f():\n  class D(C): pass", "= 1", "= 2"),
+            ("K = 1\nclass M(type):\n  def k(cls): return K\nclass C(metaclass=M): pass\ndef f(): C.k()", "= 1", "= 2"),
+            (WRAPPER + "w = Wrapper(len, 1)\ndef f(): return w('')", "(len, 1)", "(len, 2)"),
+            (WRAPPER + "w = Wrapper(Wrapper(len, 1), 1)\ndef f(): return w('')", "(len, 1)", "(len, 2)"),
+            ("from functools import cache\nK = 1\n@cache\ndef g(): return K\ndef f(): return g()", "= 1", "= 2"),
+            (DISPATCH + "def f(x): return g(x)", "return 1", "return 2"),
+            (DISPATCH + "def f(x): return g(x)", "int", "float"),
+            ("from dataclasses import make_dataclass as m\nD = m('D', [('a', int, 1)])\ndef f(): D()", "1)", "2)"),
+            ("class C:\n  a = 1\n  b = 2\ndef f(): return vars(C)", "a = 1\n  b = 2", "b = 2\n  a = 1"),
+            ("def f():\n  'Tell.'\n  return f.__doc__", "Tell", "Say"),
+            ("def f(x: int): return f.__annotations__", "int", "float"),
+            ("K = 1\ndef f(): return globals()['K']", "K = 1", "K = 2"),
+            ("K = 1\ndef f(name): return eval(name)", "K = 1", "K = 2"),
+            ("K = None\ndef f(): return K", "None", "0"),
+            ("def a(): return 1\nS = {a, len}\ndef f(): return [g() for g in S]", "return 1", "return 2"),
+            ("T = {'a': lambda x: x + 1}\ndef f(): return T['a'](1)", "x + 1", "x + 2"),
+        ],
+        ids=[
+            *("attribute of a function", "dunder of a class", "__class_getitem__", "__init_subclass__", "metaclass"),
+            *(
+                "wrapper",
+                "wrapped wrapper",
+                "cached",
+                "dispatched",
+                "dispatched type",
+                "made class",
+                "order in a class",
+            ),
+            *("docstring", "annotation", "globals()", "eval", "nothing", "set of functions", "dict of functions"),
+        ],
+    )
+    def test_so_does_what_is_less_obvious(self, source: str, old: str, new: str) -> None:
+        assert source.count(old) == 1
+        assert value_digest(defined(source)) == value_digest(defined(source))
+        assert value_digest(defined(source)) != value_digest(defined(source.replace(old, new)))
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            f"def f(): return ({', '.join(map(str, range(5000)))}, LAST)",
+            f"def f(x): return x in {{{', '.join(map(str, range(5000)))}, LAST}}",
+            "def f():\n  s = 0\n" + "".join(f"  s += {i + 1000}\n" for i in range(30_000)) + "  return s + LAST",
+            "".join(f"def g{i}(): return g{i + 1}()\n" for i in range(3000))
+            + "def g3000(): return LAST\ndef f(): return g0()",
+        ],
+        ids=["tuple", "set", "long function", "many functions"],
+    )
+    def test_long_code_counts_to_its_end(self, source: str) -> None:
+        first, again, other = (value_digest(defined(source.replace("LAST", last))) for last in ("-1", "-1", "-2"))
+        assert first == again != other
+
+    def test_code_that_leads_to_much_code_and_back_is_looked_at_once(self) -> None:
+        names = ", ".join(f"C{number}" for number in range(40))
+        classes = [f"class C{number}:\n  def m(self): return {names}, {number}\n" for number in range(40)]
+        source = "".join(classes) + "def f(): return C0"
+        assert value_digest(defined(source)) != value_digest(defined(source.replace(", 39\n", ", -1\n")))
+
+    def test_a_wrapper_of_an_installed_package_counts_by_what_it_wraps(self) -> None:
+        source = (
+            "import contextlib\nK = 1\n@contextlib.contextmanager\ndef g():\n  yield K\n"
+            "def f():\n  with g() as k: return k"
+        )
+        assert value_digest(defined(source)) == value_digest(defined(source))
+        assert value_digest(defined(source)) != value_digest(defined(source.replace("K = 1", "K = 2")))
+
+    def test_a_large_closure_counts_to_its_last_item(self) -> None:
+        def make(held: Any) -> Any:
+            return lambda: held
+
+        items = list(range(5000))
+        assert value_digest(make(items)) == value_digest(make([*items]))
+        assert value_digest(make(items)) != value_digest(make([*items[:-1], -1]))
+        assert value_digest(make(np.arange(9))) != value_digest(make(np.arange(9) * 2))
+
+    def test_what_else_can_be_called_has_a_hash_too(self) -> None:
+        class Scaler:
+            def __init__(self, by: int) -> None:
+                self.by = by
+
+            def __call__(self, x: int) -> int:
+                return x * self.by
+
+        partials = [value_digest(functools.partial(max, by)) for by in (2, 3)]
+        objects = [value_digest(Scaler(by)) for by in (2, 3)]
+        methods = [value_digest(Scaler(by).__call__) for by in (2, 3)]
+        assert len({*partials, *objects, *methods}) == 6
+        assert value_digest(Scaler(2)) == objects[0]
+        assert value_digest(len) != value_digest(max)
+
+    def test_a_function_that_leads_back_to_itself_has_a_hash(self) -> None:
+        def count(x: int) -> int:
+            return 0 if x == 0 else 1 + count(x - 1)
+
+        assert value_digest(count) == value_digest(count)
+
+    def test_a_task_that_calls_another_ones_function_changes_with_it(self) -> None:
+        source = "from augury import task\n@task\ndef g(x): return x + 1\n@task\ndef h(x): return g.fn(x)\nf = h.fn"
+        assert value_digest(defined(source)) == value_digest(defined(source))
+        assert value_digest(defined(source)) != value_digest(defined(source.replace("x + 1", "x + 2")))
+
+    def test_a_function_that_uses_what_cannot_be_pickled_has_none(self) -> None:
+        source = "import threading\nlock = threading.Lock()\ndef held(): return lock\ndef f(): return held()"
+        with pytest.raises(SerializationError, match=r"__main__\.held has no hash: cannot pickle '_thread\.lock'"):
+            value_digest(defined(source))
+
+    def test_it_survives_the_way_to_a_worker(self) -> None:
+        fn = defined(SOURCE)
+        assert value_digest(pickle.loads(cloudpickle.dumps(fn))) == value_digest(fn)
+
+
+class TestValues:
+    @given(st.recursive(st.integers() | st.text() | st.floats(allow_nan=False) | st.none(), st.lists, max_leaves=20))
+    def test_a_copy_has_the_same_hash(self, value: Any) -> None:
+        assert value_digest(pickle.loads(pickle.dumps(value))) == value_digest(value)
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            (1, 2),
+            (1, True),
+            (1, 1.0),
+            ("a", b"a"),
+            ([1, 2], (1, 2)),
+            ([1, 2], [2, 1]),
+            ([[1], 2], [1, [2]]),
+            ({1, 2}, {1, 3}),
+            ({"a": 1}, {"a": 2}),
+            (Pair(1, 2), Pair(1, 3)),
+            (Colour.RED, Colour.BLUE),
+            (np.arange(4), np.arange(4).astype("f8")),
+            (np.arange(4), np.arange(4).reshape(2, 2)),
+            (np.zeros(4), np.ones(4)),
+            (len, max),
+            (int, float),
+        ],
+    )
+    def test_different_values_have_different_hashes(self, one: Any, other: Any) -> None:
+        assert value_digest(one) != value_digest(other)
+
+    def test_identities_do_not_matter(self) -> None:
+        part = ["x" * 50]
+        assert value_digest([part, part]) == value_digest([["x" * 50], ["x" * 50]])
+
+    @pytest.mark.parametrize(
+        "make", [lambda: list(range(3000)), lambda: {str(n): n for n in range(3000)}, lambda: "x" * 5000]
+    )
+    def test_a_large_part_is_looked_at_once_and_counts_as_its_copies_do(self, make: Any) -> None:
+        one, other = make(), make()
+        assert value_digest([Pair(one, 1), one]) == value_digest([Pair(one, 1), other])
+        assert value_digest([one, 1]) != value_digest([one[:-1] if not isinstance(one, dict) else {}, 1])
+        nested: Any = one
+        for _ in range(6):
+            nested = [nested] * 1000  # 10**18 times, if it were looked at each time
+        assert value_digest(nested) == value_digest(nested)
+
+    def test_whether_an_array_may_be_changed_does_not_matter(self) -> None:
+        array = np.arange(12.0).reshape(3, 4)
+        frozen = array.copy()
+        frozen.flags.writeable = False
+        assert value_digest(Pair(array, 1)) == value_digest(Pair(frozen, 1))
+        assert value_digest(np.asfortranarray(array)) == value_digest(np.asfortranarray(array.copy()))
+        assert value_digest(np.asfortranarray(array)) != value_digest(array)
+        assert value_digest(array.T) != value_digest(array.reshape(4, 3))
+        assert value_digest(array[:, ::2]) == value_digest(array[:, ::2].copy())
+        assert value_digest(np.zeros(0)) != value_digest(np.zeros((0, 1)))
+        assert value_digest(np.array(["a", None])) == value_digest(np.array(["a", None]))
+
+    def test_dates_and_records_in_arrays_have_hashes(self) -> None:
+        dates = np.array(["2026-01-01", "2026-01-02"], dtype="datetime64[D]")
+        assert value_digest(dates) == value_digest(dates.copy())
+        assert value_digest(dates) != value_digest(dates + 1)
+        records = np.zeros(2, dtype=[("a", "i4"), ("b", "f8")])
+        assert value_digest(records) == value_digest(records.copy())
+
+    def test_other_processes_come_to_the_same(self, tmp_path: Path) -> None:
+        code = (
+            "from augury.dag.digest import value_digest\n"
+            "print(value_digest([{'a', 'b', 'c', 'd'}, frozenset('xyz'), {'k': (1, 2.5)}, b'x']).hex())"
+        )
+        printed = {
+            subprocess.run(
+                [sys.executable, "-c", code],
+                env={**os.environ, "PYTHONHASHSEED": seed},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for seed in ("1", "2", "3")
+        }
+        assert len(printed) == 1
+
+    def test_what_contains_itself_has_none(self) -> None:
+        loop: list[Any] = []
+        loop.append(loop)
+        with pytest.raises((ValueError, RecursionError)):
+            value_digest(loop)
+
+    def test_what_cannot_be_pickled_has_none(self) -> None:
+        with pytest.raises(TypeError):
+            value_digest([threading.Lock()])
+
+    def test_a_task_has_none(self) -> None:
+        with pytest.raises(Exception, match="a task of"):
+            value_digest([task(len)([])])
+
+
+class Counted:
+    made: ClassVar[list[int]] = []
+
+
+def test_attributes_of_a_class_count_while_they_are_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = value_digest(Counted())
+    assert value_digest(Counted()) == before
+    monkeypatch.setattr(Counted, "made", [1])
+    assert value_digest(Counted()) != before
