@@ -3,18 +3,22 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from augury.config import StorageConfig
+from augury.config import Resources, StorageConfig
 from augury.storage.memory import MemoryStorage
 from augury.storage.protocols import (
     CLIENT,
+    Care,
+    Cause,
     Completion,
     Consumer,
     Coordination,
     Event,
+    Missing,
     Printed,
     Published,
     Report,
@@ -29,6 +33,9 @@ from tests.storage.conftest import SPEC, claim, new_run_id
 TASKS = 7
 SINKS = (TASKS - 1, TASKS - 2)
 WORKERS = ("a", "b", "c")
+CAREFUL = msgspec.structs.replace(
+    SPEC, care=Care(lease_s=1000, restarts=1, larger=(Resources(1, 2048), Resources(2, 3000)))
+)
 
 
 class Side:
@@ -100,6 +107,8 @@ def reports(consumers: Sequence[tuple[Consumer, ...]]) -> st.SearchStrategy[Call
         completions=st.lists(completions(consumers), max_size=4).map(tuple),
         claims=st.lists(st.sampled_from(WORKERS).map(claim), max_size=2).map(tuple),
         ran=st.integers(0, 2),
+        attempt=st.sampled_from([1, 1, 1, 2, 3]),
+        taken=st.sampled_from([(), (), (), (3,), (5, 6)]),
     )
     return report.map(lambda report: Call("report", (report,), lambda side: side.run.report(report)))
 
@@ -111,11 +120,15 @@ def _summary(worker: str, attempt: int) -> WorkerSummary:
 def others() -> st.SearchStrategy[Call]:
     workers, attempts = st.sampled_from(WORKERS), st.integers(1, 3)
     inboxes = st.sampled_from((CLIENT, *WORKERS))
+    losses = st.builds(Missing, workers, attempts, st.sampled_from(list(Cause)))
     return st.one_of(
         st.tuples(workers, attempts).map(lambda a: Call("join", a, lambda side: side.run.join(*a))),
         st.tuples(workers, attempts).map(lambda a: Call("leave", a, lambda side: side.run.leave(_summary(*a)))),
         st.tuples(workers, attempts, st.sampled_from([0.0, 0.0, 1000.0])).map(
             lambda a: Call("suspend", a, lambda side: side.suspend(*a))
+        ),
+        st.tuples(st.sampled_from(("", *WORKERS)), attempts, st.lists(losses, max_size=3)).map(
+            lambda a: Call("beat", a, lambda side: side.run.beat(*a))
         ),
         st.tuples(inboxes).map(lambda a: Call("read", a, lambda side: side.read(*a))),
         st.tuples(inboxes).map(lambda a: Call("post", a, lambda side: side.run.post(*a, [Printed(1, "stdout", "x")]))),
@@ -128,6 +141,8 @@ def endings() -> st.SearchStrategy[Call]:
             Call("fail", (), lambda side: side.run.fail(Status.FAILED, b"why")),
             Call("cancel", (), lambda side: side.run.fail(Status.CANCELLED, b"")),
             Call("prune", (), lambda side: side.run.prune()),
+            Call("follow", (), lambda side: side.run.follow()),
+            Call("unfollow", (), lambda side: side.run.unfollow()),
             Call("remove", (), lambda side: side.run.remove()),
         ]
     )
@@ -149,6 +164,7 @@ def state(side: Side) -> object:
         side.run.outputs(range(TASKS)),
         side.run.objects_stored(),
         side.run.spec(),
+        side.run.remains(),
         [side.run.read(inbox, "0", 0)[1] for inbox in (CLIENT, *WORKERS)],
     )
 
@@ -164,7 +180,7 @@ def test_redis_and_memory_agree(redis_side: RedisStorage, story: list[Call]) -> 
     run_id = new_run_id()
     sides = [Side(MemoryStorage(clock=lambda: 0.0), run_id), Side(redis_side, run_id)]
     for side in sides:
-        side.run.create(SPEC, SINKS, [claim("a", 0)])
+        side.run.create(CAREFUL, SINKS, [claim("a", 0)], [claim("b")])
     for call in story:
         expected, actual = (call.do(side) for side in sides)
         assert actual == expected, call

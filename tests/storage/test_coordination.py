@@ -83,13 +83,13 @@ class TestJoin:
     def test_an_earlier_attempt_is_told_to_end_and_the_later_one_still_starts(self, run: Coordination) -> None:
         suspend(run)
         run.report(done(Completion(1, consumers=(Consumer(5, 1, "w"),))))
-        assert run.join("w", 1).status is Status.GONE
+        assert run.join("w", 1).status is Status.REPLACED
         assert run.progress().starting == 2
         assert run.join("w", 2).status is Status.RUNNING
 
     def test_an_attempt_that_was_suspended_does_not_come_back(self, run: Coordination) -> None:
         suspend(run)
-        assert run.join("w", 1).status is Status.GONE
+        assert run.join("w", 1).status is Status.REPLACED
 
     def test_after_the_end_it_learns_how_the_run_ended(self, run: Coordination) -> None:
         run.fail(Status.CANCELLED, b"")
@@ -149,7 +149,7 @@ class TestOutputs:
         assert run.outputs([0]) == {0: Stored(0, b"")}
 
     def test_a_large_output_is_known_by_its_size(self, run: Coordination) -> None:
-        run.report(done(Completion(0, 10**10), Completion(1, 1, b"x")))
+        run.report(done(Completion(0, 10**10, keep=True), Completion(1, 1, b"x")))
         assert run.outputs([0]) == {0: Stored(10**10, None)}
         assert run.objects_stored() == [0]
 
@@ -510,7 +510,7 @@ class TestPrune:
         assert run.outputs(range(10)) == {9: Stored(99)}
         assert run.objects_stored() == [9]
         assert events(run, CLIENT) == [WorkerLeft(summary("w")), RunEnded(Status.SUCCEEDED)]
-        assert run.spec() is None
+        assert run.spec() == SPEC
         assert events(run, "w") == []
 
     def test_a_worker_that_has_not_left_keeps_its_inbox(self, run: Coordination) -> None:
@@ -526,6 +526,28 @@ class TestPrune:
         run.prune()
         assert run.outputs([0]) == {0: Stored(1, b"a")}
         assert run.spec() == SPEC
+
+
+class TestFollowers:
+    def test_the_run_of_one_client_is_removed_when_that_has_done(self, run: Coordination) -> None:
+        assert run.unfollow()
+        assert run.status() is Status.GONE
+        assert events(run, "first") == [Stop(Status.GONE)]
+
+    def test_a_run_is_there_until_the_last_has_done(self, run: Coordination) -> None:
+        assert run.follow()
+        assert run.follow()
+        assert not run.unfollow()
+        assert not run.unfollow()
+        assert run.status() is Status.RUNNING
+        assert run.unfollow()
+        assert run.status() is Status.GONE
+
+    def test_a_run_that_is_gone_cannot_be_followed(self, run: Coordination) -> None:
+        run.remove()
+        assert not run.follow()
+        assert run.unfollow()
+        assert run.status() is Status.GONE
 
 
 class TestRemove:

@@ -11,14 +11,18 @@ from augury.storage.protocols import CLIENT
 PING = "augury:ping"
 """Written and deleted, to see whether Redis can be written to."""
 
-_SHARED = ("meta", "done", "counts", "outputs", "large", "sinks", "workers", "starting", "left", "spec")
+_SHARED = (
+    *("meta", "done", "counts", "outputs", "large", "sinks", "workers", "starting", "left", "spec"),
+    *("leases", "claims", "grants", "losses"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class RunKeys:
     """The coordination keys of one run.
 
-        meta      hash    status, ttl, sinks left, ran, invocations, left; and for each caller its last call and what
+        meta      hash    status, ttl, sinks left, ran, invocations, left; how the run looks after its workers, how many
+                          were lost and when somebody beat last; and for each caller its last call and what
                           it was told, for a call that is sent again. The run exists while this key does
         done      bitmap  one bit for each task whose completion was counted
         counts    hash    task → completions counted for it
@@ -27,8 +31,12 @@ class RunKeys:
         sinks     set     tasks whose outputs the user asked for
         workers   hash    name → attempt; negative while suspended, 0 if there is only an inbox
         starting  zset    name → when it was claimed, by the clock of Redis
-        left      set     `attempt name` of the invocations that have left
+        left      set     `attempt name` of the invocations that have left or were lost
         spec      string  the `RunSpec`
+        leases    zset    name → until when it need not be heard of, for those that are claimed and have not left
+        claims    hash    name → the tasks that it is claimed with, and its resources
+        grants    hash    flexible task → the worker that a report made it ready for, or that has taken it
+        losses    hash    name → losses in a row; `restarted name` → the attempt that stands for a lost one
         objects   list    keys of the run's objects, behind one empty entry; objects may be put while it exists
         inbox:…   stream  the events of one worker, or of the client
 
@@ -70,6 +78,26 @@ class RunKeys:
     def spec(self) -> str:
         """What the client uploaded."""
         return _tagged(self.run_id, "spec")
+
+    @property
+    def grants(self) -> str:
+        """Who has which flexible task."""
+        return _tagged(self.run_id, "grants")
+
+    @property
+    def leases(self) -> str:
+        """Until when workers need not be heard of."""
+        return _tagged(self.run_id, "leases")
+
+    @property
+    def workers(self) -> str:
+        """Which attempt of each worker is the present one."""
+        return _tagged(self.run_id, "workers")
+
+    @property
+    def claims(self) -> str:
+        """What workers are claimed with."""
+        return _tagged(self.run_id, "claims")
 
     @property
     def objects(self) -> str:

@@ -11,11 +11,14 @@ from contextlib import contextmanager
 from augury.errors import StorageError
 from augury.serde import Blob, Buffer
 from augury.storage.protocols import (
+    Beat,
     Claim,
     Event,
     Joined,
+    Missing,
     Outcome,
     Progress,
+    Remains,
     Report,
     RunSpec,
     Status,
@@ -62,15 +65,15 @@ class MemoryCoordination:
         self._shared = shared
         self._run_id = run_id
 
-    def create(self, spec: RunSpec, sinks: Sequence[int], claims: Sequence[Claim]) -> None:
+    def create(
+        self, spec: RunSpec, sinks: Sequence[int], claims: Sequence[Claim], planned: Sequence[Claim] = ()
+    ) -> None:
         """Begin a run: RUNNING, with these workers claimed for the caller to start."""
         with self._shared.condition:
             if self._shared.find(self._run_id) is not None:
                 raise StorageError(f"run {self._run_id} exists already")
             run = RunState(spec, sinks, self._shared.clock)
-            for claim in claims:
-                if run.workers[claim.worker] == 0:
-                    run.claim(claim.worker)
+            run.begin(claims, planned)
             self._shared.runs[self._run_id] = run
             self._shared.touch(run)
 
@@ -83,6 +86,26 @@ class MemoryCoordination:
         """A worker has started. It no longer counts as starting."""
         with self._changing() as run:
             return Joined(Status.GONE) if run is None else run.join(worker, attempt)
+
+    def remains(self) -> Remains:
+        """What is left of the work of lost invocations."""
+        with self._looking() as run:
+            return Remains() if run is None else run.remains()
+
+    def live(self) -> tuple[Missing, ...]:
+        """The invocations that are expected or at work."""
+        with self._looking() as run:
+            return () if run is None else tuple(Missing(name, run.workers[name]) for name in sorted(run.leases))
+
+    def starting(self) -> tuple[Missing, ...]:
+        """The invocations that are expected, and have not come up."""
+        with self._looking() as run:
+            return () if run is None else tuple(Missing(name, run.workers[name]) for name in sorted(run.starting))
+
+    def beat(self, worker: str = "", attempt: int = 0, lost: Sequence[Missing] = ()) -> Beat:
+        """Renew a lease; see to those that have run out."""
+        with self._changing() as run:
+            return Beat(Status.GONE) if run is None else run.beat(worker, attempt, lost)
 
     def report(self, report: Report) -> Outcome:
         """Count completions, store small outputs, wake and claim workers: one atomic step."""
@@ -120,12 +143,12 @@ class MemoryCoordination:
         with self._changing() as run:
             return run is not None and run.suspend(worker, attempt, int(cursor), grace_s)
 
-    def fail(self, status: Status, failure: bytes) -> bool:
+    def fail(self, status: Status, failure: bytes, worker: str = "", attempt: int = 0) -> bool:
         """End a RUNNING run as FAILED or CANCELLED; True for the one call that ended it."""
         if status not in (Status.FAILED, Status.CANCELLED):
             raise ValueError(f"a run fails as FAILED or CANCELLED, not {status.name}")
         with self._changing() as run:
-            return run is not None and run.fail(status, failure)
+            return run is not None and run.fail(status, failure, worker, attempt)
 
     def leave(self, summary: WorkerSummary) -> None:
         """An invocation has ended: a `WorkerLeft` goes to the client, also after the run is over."""
@@ -153,6 +176,23 @@ class MemoryCoordination:
         with self._changing() as run:
             if run is not None:
                 run.prune()
+
+    def follow(self) -> bool:
+        """One more client follows the run; False if it is gone."""
+        with self._changing() as run:
+            if run is not None:
+                run.followers += 1
+            return run is not None
+
+    def unfollow(self) -> bool:
+        """A client that follows the run needs it no more; True, and the run is removed, if nobody does."""
+        with self._changing() as run:
+            if run is not None:
+                run.followers -= 1
+            followed = run is not None and run.followers > 0
+        if not followed:
+            self.remove()
+        return not followed
 
     def remove(self) -> None:
         """Delete the run. It is GONE from now on, and every subscriber is told."""
@@ -225,7 +265,7 @@ class MemoryObjects:
             room = self._room()
             if room is None:
                 raise StorageError(f"cannot store {key}: run {self._run_id} is gone")
-            room.values[key] = data
+            room.values.setdefault(key, data)
             room.expires_s = self._shared.expiry()
 
     def get(self, keys: Sequence[str]) -> dict[str, Buffer]:

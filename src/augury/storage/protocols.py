@@ -14,15 +14,20 @@ Guarantees of `Coordination`, whoever implements it:
 4. *One round trip* reports any number of completions with everything that follows from them.
 5. After a run was removed nothing brings its keys back: late calls get `Status.GONE` and leave no trace.
 6. Every key expires `ttl_s` after the last change of its run.
+7. *One invocation embodies a worker.* What an earlier attempt says, or a second invocation of the same attempt,
+   changes nothing: it is told that it is `REPLACED`.
+8. *Every worker that is expected is watched.* From its claim to its leaving it holds a lease; when that runs out,
+   exactly one caller of `beat` gets the duty to start it again.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
-from augury.config import Resources
+from augury.config import PATIENCE_S, Resources, ResultsConfig
 from augury.serde import Blob, Buffer
 
 
@@ -35,6 +40,8 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
     GONE = "gone"
     """The storage does not know the run: removed, expired, or never there."""
+    REPLACED = "replaced"
+    """Told to an invocation, never of a run: another one has its place. Nothing that it says counts any more."""
 
 
 class Consumer(msgspec.Struct, frozen=True, array_like=True):
@@ -64,7 +71,8 @@ class Completion(msgspec.Struct, frozen=True, array_like=True):
         held: The output is large and only in the reporter's memory. Such a completion counts only if it
             makes each of its consumers ready for the reporter (none of them has a worker); else it
             is refused as a whole, and its task listed in `Outcome.store_first`.
-        keep: The output must be in storage whatever the counters say.
+        keep: The output must be in storage whatever the counters say. Without it, of an output that is not inline and
+            has neither consumers nor watchers, nor is a sink, nothing is in storage: only that it was there.
         sink: The user asked for this output.
         consumers: Whom to count for. Empty: nobody outside the reporter.
         watchers: The workers that are told when it counts, by a `TaskCompleted`. What is watched is in storage: as
@@ -112,6 +120,9 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
         published: Outputs stored after their completion.
         completions: Finished tasks, in order.
         claims: Flexible workers that the reporter wants to start.
+        attempt: Which start of the worker it is.
+        taken: Flexible tasks with several inputs that the reporter found to be its own, since every input of theirs
+            finished there or was done before it began, while some of these inputs are reported.
         ran: How many tasks ran since the last report; for progress. Those that somebody reported before count once.
     """
 
@@ -120,6 +131,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     completions: tuple[Completion, ...] = ()
     claims: tuple[Claim, ...] = ()
     ran: int = 0
+    attempt: int = 1
+    taken: tuple[int, ...] = ()
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
@@ -131,6 +144,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
         started: Workers that the reporter has the right, and the duty, to start; the name and attempt.
         store_first: Tasks whose held output must be stored before their completion counts.
         live: Invocations of the run that are claimed and have not left, after this report.
+        again: Those among `started` that were lost before, with what they must have now: that may be more than planned.
     """
 
     status: Status
@@ -138,37 +152,149 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     started: tuple[tuple[str, int], ...] = ()
     store_first: tuple[int, ...] = ()
     live: int = 0
+    again: tuple[Claim, ...] = ()
 
 
 class Joined(msgspec.Struct, frozen=True, array_like=True):
     """What a worker learns when it starts.
 
     Attributes:
-        status: Where the run stands. GONE too if a later attempt of this worker was started: end at once.
+        status: Where the run stands. REPLACED if another invocation has the place of this one: end at once.
         done: The tasks whose completion was counted.
         live: Invocations of the run that are claimed and have not left, this one included.
         starting: How many workers of the run were starting when this one came up, itself included.
+        restarted: The attempt before this one was lost, with all that it held in memory: see `Coordination.remains`.
     """
 
     status: Status
     done: frozenset[int] = frozenset()
     live: int = 0
     starting: int = 0
+    restarted: bool = False
+
+
+class Remains(msgspec.Struct, frozen=True):
+    """What is left of the work of invocations that were lost.
+
+    Attributes:
+        stored: The tasks whose outputs are in storage.
+        grants: Flexible task → the worker that a report made it ready for, or that had taken it.
+        claims: Worker → the tasks that it was claimed with; it may have handed some of them on.
+    """
+
+    stored: frozenset[int] = frozenset()
+    grants: dict[int, str] = {}
+    claims: dict[str, tuple[int, ...]] = {}
+
+
+class Cause(StrEnum):
+    """Why an invocation does not go on."""
+
+    LOST = "lost"
+    """It crashed, was killed, or is silent."""
+    MEMORY = "memory"
+    """It needed more memory than it had: the next one gets more."""
+    HANDOVER = "handover"
+    """It has put everything into storage that is needed, and wants a successor. No loss."""
+    CUT = "cut"
+    """The same, but tasks still ran, which its successor begins anew: a loss, if that happens again and again."""
+    START = "start"
+    """It never came up, however often it was invoked."""
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """An invocation that does not go on.
+
+    Attributes:
+        worker: Its worker; `attempt`: which start of it.
+        cause: Why.
+    """
+
+    worker: str
+    attempt: int
+    cause: Cause = Cause.LOST
+
+
+class Hopeless(msgspec.Struct, frozen=True):
+    """A worker that is not started again.
+
+    Attributes:
+        worker: Its name; `attempt`: the one that was lost last.
+        losses: How many attempts in a row were lost without any progress.
+        resources: What the last one had.
+        cause: Why it was lost.
+    """
+
+    worker: str
+    attempt: int
+    losses: int
+    resources: Resources
+    cause: Cause = Cause.LOST
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """What a beat is answered with.
+
+    Attributes:
+        status: Where the run stands; REPLACED if the caller is an invocation whose place another one has.
+        start: Workers that the caller has the duty to start: new attempts of lost ones, and claimed ones that have not
+            come up for so long that their invocation may be lost.
+        hopeless: Workers that were lost too often: the caller has the duty to end the run.
+    """
+
+    status: Status
+    start: tuple[Claim, ...] = ()
+    hopeless: tuple[Hopeless, ...] = ()
+
+
+class Care(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run looks after its workers.
+
+    Attributes:
+        lease_s: For how long a worker may be silent. Twice as long after each loss in a row: it may have been alive,
+            and kept from beating by a task that holds the interpreter.
+        restarts: How many losses of a worker in a row are made good, if it counted no completion between them.
+        larger: What workers can have, for those that need more memory; ascending.
+        client_s: For how long the client that the run ends with may be silent; 0: the run ends with nobody.
+        patience_s: For how long the gateway may refuse to start workers, or be away.
+    """
+
+    lease_s: float = 10.0
+    restarts: int = 3
+    larger: tuple[Resources, ...] = ()
+    client_s: float = 0.0
+    patience_s: float = PATIENCE_S
+
+
+class Outgrown(msgspec.Struct, frozen=True, array_like=True):
+    """A task that ran in a worker when that ran out of memory.
+
+    Attributes:
+        task: Which.
+        used_mb: What the worker used, at least, in MiB.
+        input_bytes: The size of the task's input; NaN if it was not measured.
+    """
+
+    task: int
+    used_mb: float
+    input_bytes: float = math.nan
 
 
 class WorkerSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker tells of itself when it ends: one invocation.
+    """What a worker tells of itself when it ends, or a gateway of a worker that it lost: one invocation.
 
     Attributes:
         worker: Its name; `attempt`: which start of it.
         cold: Whether the platform had to start a new environment.
         duration_s: From its first instruction to its end.
         memory_mb: What it had.
-        tasks: How many tasks it ran.
+        tasks: How many tasks it ran; `recalled`: how many of these were not called, since an earlier run had kept their
+            output.
         stored_bytes: How much it wrote, small outputs included; `fetched_bytes`: how much it read.
         suspended: Whether it gave its slot up and will be started again.
         prewarmed: How many environments it asked the platform to make ready.
         records: What it measured and has not sent before, as bytes; see `augury.metrics.records.Batch`.
+        outgrown: The tasks that ran when it ran out of memory.
     """
 
     worker: str
@@ -181,7 +307,9 @@ class WorkerSummary(msgspec.Struct, frozen=True, kw_only=True):
     fetched_bytes: int = 0
     suspended: bool = False
     prewarmed: int = 0
+    recalled: int = 0
     records: bytes = b""
+    outgrown: tuple[Outgrown, ...] = ()
 
 
 class Event(msgspec.Struct, frozen=True, tag=True):
@@ -247,6 +375,22 @@ class WorkerLeft(Event, frozen=True):
     summary: WorkerSummary
 
 
+class WorkerMissed(Event, frozen=True):
+    """For the client: an invocation was lost, or replaced by a successor. It may still tell of itself.
+
+    Attributes:
+        worker: Its worker; `attempt`: which start of it.
+        cause: Why it does not go on.
+    """
+
+    worker: str
+    attempt: int
+    cause: Cause = Cause.LOST
+
+
+NEVER_UP = 360
+"""After how many leases a worker counts as never coming up. Platforms queue, and others may have all their slots."""
+
 CLIENT = "client"
 """The name of the client's inbox."""
 
@@ -273,6 +417,15 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         object_dir: Where large objects of this run are, as in `StorageConfig`; the client decides, since it
             may be on another machine than the workers.
         record: Whether workers measure what they do, for history.
+        versions: What the client has, by package; see `augury.versions`.
+        detached: Whether the run goes on without its client. If so, what another client needs to attach to it:
+        template: What the user asked for, pickled, with a `Ref` for each task in it.
+        kept_as: The name that its history is kept under.
+        submitted_s: When it began, in seconds since the epoch.
+        results: Where outputs are kept for later runs.
+        care: How the run looks after its workers.
+        late_s: Task → after how long it takes much longer than expected; of those left out nothing is expected.
+        tag: The MAC of all of it; see `augury.storage.signing`.
     """
 
     name: str
@@ -285,6 +438,15 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     start_s: float = 1.0
     object_dir: str = ""
     record: bool = True
+    versions: dict[str, str] = {}
+    detached: bool = False
+    template: bytes = b""
+    kept_as: str = ""
+    submitted_s: float = 0.0
+    results: ResultsConfig = ResultsConfig()
+    care: Care = Care()
+    late_s: dict[int, float] = {}
+    tag: bytes = b""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -308,8 +470,17 @@ class Coordination(Protocol):
         StorageError: The storage cannot be reached or refuses; names the address and what to do.
     """
 
-    def create(self, spec: RunSpec, sinks: Sequence[int], claims: Sequence[Claim]) -> None:
-        """Begin a run: RUNNING, with these workers claimed for the caller to start."""
+    def create(
+        self, spec: RunSpec, sinks: Sequence[int], claims: Sequence[Claim], planned: Sequence[Claim] = ()
+    ) -> None:
+        """Begin a run: RUNNING, with these workers claimed for the caller to start.
+
+        Args:
+            spec: What workers need to know.
+            sinks: The tasks that the user asked for.
+            claims: The workers that are started first.
+            planned: All workers that the plan names: what each must have.
+        """
         ...
 
     def spec(self) -> RunSpec | None:
@@ -317,7 +488,39 @@ class Coordination(Protocol):
         ...
 
     def join(self, worker: str, attempt: int) -> Joined:
-        """A worker has started. It no longer counts as starting."""
+        """A worker has started. It no longer counts as starting, and holds a lease from now on.
+
+        Once for each claim: who comes second, or with an attempt that is over, is REPLACED.
+        """
+        ...
+
+    def remains(self) -> Remains:
+        """What is left of the work of lost invocations; for those that are started again."""
+        ...
+
+    def live(self) -> tuple[Missing, ...]:
+        """The invocations that are expected or at work: those that would be missing if their platform were gone."""
+        ...
+
+    def starting(self) -> tuple[Missing, ...]:
+        """The invocations that are expected, and have not come up: not started yet, or queued."""
+        ...
+
+    def beat(self, worker: str = "", attempt: int = 0, lost: Sequence[Missing] = ()) -> Beat:
+        """Renew the lease of an invocation, if one is named; and see to those whose leases have run out.
+
+        A worker whose lease has run out, or that is said to be `lost` in its present attempt, is claimed again, under
+        the next attempt; unless it was lost too often. A worker that was claimed a lease ago and has not
+        come up is to be started once more, under the same attempt: whichever invocation comes first is the one. If
+        losses are told, that is so for all workers that have not come up: the lost ones may have had the duty to start
+        them. If nobody could beat for long, since storage was away, all leases begin anew. A worker that has not come
+        up for `NEVER_UP` leases, while no other one of the run is up, is hopeless.
+
+        A worker with a slash in its name is a second one for a task: if it is lost too often, it is only forgotten.
+
+        The client beats under the name CLIENT. If the run ends with it (`Care.client_s`) and it is not heard of for so
+        long, the next beat of somebody else, or the next that joins, ends the run as CANCELLED.
+        """
         ...
 
     def report(self, report: Report) -> Outcome:
@@ -352,8 +555,10 @@ class Coordination(Protocol):
         """
         ...
 
-    def fail(self, status: Status, failure: bytes) -> bool:
+    def fail(self, status: Status, failure: bytes, worker: str = "", attempt: int = 0) -> bool:
         """End a RUNNING run as FAILED or CANCELLED: `RunEnded` to the client, `Stop` to every worker claimed.
+
+        If it is for what happened to an invocation, it is named, and nothing happens if another one has its place.
 
         True for the one call that ended it.
         """
@@ -378,8 +583,19 @@ class Coordination(Protocol):
     def prune(self) -> None:
         """Delete what nobody needs once the run is over.
 
-        The status, the progress, the sinks' outputs and the client's inbox stay; and the inboxes of workers that have
-        not left, for they may have to learn that others did their tasks, or that the run was stopped.
+        The status, the progress, the spec, the sinks' outputs and the client's inbox stay; and the inboxes of workers
+        that have not left, for they may have to learn that others did their tasks, or that the run was stopped.
+        """
+        ...
+
+    def follow(self) -> bool:
+        """One more client follows the run, besides the one that created it; False if it is gone."""
+        ...
+
+    def unfollow(self) -> bool:
+        """A client that follows the run needs it no more. True if nobody does: as after `remove`.
+
+        A client that vanishes follows it for ever: the run is then there for others until it expires.
         """
         ...
 
@@ -392,7 +608,7 @@ class Objects(Protocol):
     """Large values of a run: outputs of tasks by id, constants by index.
 
     A key is a short string such as `o17` or `c0`. Writing a key again is allowed (a repeated task) and
-    leaves a complete value, the first or the second: readers never see a mix.
+    changes nothing: the first value stays, so that all readers see the same.
     """
 
     def create(self) -> None:

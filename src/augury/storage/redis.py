@@ -2,24 +2,32 @@
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from augury.config import StorageConfig, public_address
+from augury.config import Resources, StorageConfig, public_address
 from augury.errors import ObjectTooLarge, StorageError
 from augury.serde import Blob, Buffer
+from augury.storage.foreign import guarded
 from augury.storage.keys import PING, RunKeys, object_key
 from augury.storage.protocols import (
+    NEVER_UP,
+    Beat,
+    Cause,
     Claim,
     Event,
+    Hopeless,
     Joined,
+    Missing,
     Objects,
     Outcome,
     Printed,
     Progress,
     Recorded,
+    Remains,
     Report,
     RunEnded,
     RunSpec,
@@ -29,9 +37,12 @@ from augury.storage.protocols import (
     TaskCompleted,
     TaskReady,
     WorkerLeft,
+    WorkerMissed,
     WorkerSummary,
 )
-from augury.storage.redis_client import Argument, Caller, Callers, RedisClient
+from augury.storage.redis_client import PATIENT, Argument, Caller, Callers, RedisClient
+from augury.storage.redis_memory import check_eviction
+from augury.storage.run_state import STARTED_AGAIN
 from augury.storage.shm import SharedMemoryObjects
 
 _LARGEST_OBJECT_BYTES = 511 * 1024**2
@@ -46,11 +57,15 @@ _MAX_FIELDS = 1000
 _SLICE_S = 1.0
 """How long a read waits before it looks whether the run still exists."""
 
+_PING_PATIENCE_S = 1.0
+"""Who asks whether the address is right wants to know it soon."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_event = msgspec.msgpack.Decoder(
-    TaskReady | TaskCompleted | Stop | RunEnded | Printed | Recorded | WorkerLeft
+    TaskReady | TaskCompleted | Stop | RunEnded | Printed | Recorded | WorkerLeft | WorkerMissed
 ).decode
-_decode_spec = msgspec.msgpack.Decoder(RunSpec).decode
+_decode_claim = guarded("a claim")(msgspec.msgpack.Decoder(tuple[list[int], float, int]).decode)
+_decode_spec = guarded("the description of a run")(msgspec.msgpack.Decoder(RunSpec).decode)
 _SUCCEEDED = _encode(RunEnded(Status.SUCCEEDED))
 _NOBODY = Caller(b"", 0)
 _BITS = tuple(tuple(bit for bit in range(8) if byte & (128 >> bit)) for byte in range(256))
@@ -64,7 +79,8 @@ class RedisStorage:
 
     def __init__(self, config: StorageConfig) -> None:
         self._config = config
-        self._client = RedisClient(config.redis)
+        patient = replace(PATIENT, patience_s=config.patience_s)
+        self._client = RedisClient(config.redis, timeout_s=config.timeout_s, backoff=patient)
 
     def coordination(self, run_id: str) -> "RedisCoordination":
         """The shared state of a run, whether or not it exists."""
@@ -77,8 +93,9 @@ class RedisStorage:
         return RedisObjects(self._client, run_id, self._config.ttl_s)
 
     def ping(self) -> None:
-        """Check that Redis answers, lets us in, and can be written to."""
-        self._client.pipeline([("SET", PING, b"", "EX", 1), ("UNLINK", PING)])
+        """Check that Redis answers, lets us in, can be written to, and keeps what it is given."""
+        self._client.pipeline([("SET", PING, b"", "EX", 1), ("UNLINK", PING)], patience_s=_PING_PATIENCE_S)
+        check_eviction(self._client)
 
     def close(self) -> None:
         """Close connections."""
@@ -95,7 +112,9 @@ class RedisCoordination:
         self._keys = RunKeys.of(run_id)
         self._callers = Callers()
 
-    def create(self, spec: RunSpec, sinks: Sequence[int], claims: Sequence[Claim]) -> None:
+    def create(
+        self, spec: RunSpec, sinks: Sequence[int], claims: Sequence[Claim], planned: Sequence[Claim] = ()
+    ) -> None:
         """Begin a run: RUNNING, with these workers claimed for the caller to start."""
         data = _encode(spec)
         if len(data) > _LARGEST_OBJECT_BYTES:
@@ -104,8 +123,18 @@ class RedisCoordination:
                 f"at most {_LARGEST_OBJECT_BYTES // 1024**2} MiB: pass large values as arguments, "
                 "or make fewer or lighter tasks"
             )
-        request = (self._ttl_s, tuple(sinks), tuple(claim.worker for claim in claims))
-        if self._once("create", [], [data, _encode(request)]) == 0:
+        care = spec.care
+        request = (
+            self._ttl_s,
+            tuple(sinks),
+            tuple(map(_wanted, claims)),
+            tuple(map(_wanted, planned)),
+            care.lease_s,
+            care.restarts,
+            [(one.cpus, one.memory_mb) for one in care.larger],
+        )
+        orphaned = (_encode(RunEnded(Status.CANCELLED)), _encode(Stop(Status.CANCELLED)))
+        if self._once("create", [], [data, _encode(request), care.client_s, *orphaned]) == 0:
             raise StorageError(f"run {self._run_id} exists already in Redis at {public_address(self._client.url)}")
 
     def spec(self) -> RunSpec | None:
@@ -114,9 +143,38 @@ class RedisCoordination:
         return None if data is None else _decode_spec(data)
 
     def join(self, worker: str, attempt: int) -> Joined:
-        """A worker has started. It no longer counts as starting."""
-        status, done, live, starting = self._script("join", [worker], [worker, attempt])
-        return Joined(Status(status.decode()), _bits(done), live, starting)
+        """A worker has started. It no longer counts as starting, and holds a lease from now on."""
+        status, done, live, starting, restarted = self._once("join", [worker], [worker, attempt])
+        return Joined(Status(status.decode()), _bits(done), live, starting, bool(restarted))
+
+    def remains(self) -> Remains:
+        """What is left of the work of lost invocations."""
+        keys = self._keys
+        stored, grants, claims = self._client.pipeline(
+            [("HKEYS", keys.outputs), ("HGETALL", keys.grants), ("HGETALL", keys.claims)]
+        )
+        tasks = {name.decode(): tuple(_decode_claim(data)[0]) for name, data in _pairs(claims)}
+        return Remains(
+            stored=frozenset(map(int, stored)),
+            grants={int(task): worker.decode() for task, worker in _pairs(grants)},
+            claims={name: given for name, given in tasks.items() if given},
+        )
+
+    def live(self) -> tuple[Missing, ...]:
+        """The invocations that are expected or at work."""
+        return self._named_in(self._keys.leases)
+
+    def starting(self) -> tuple[Missing, ...]:
+        """The invocations that are expected, and have not come up."""
+        return self._named_in(self._keys.starting)
+
+    def beat(self, worker: str = "", attempt: int = 0, lost: Sequence[Missing] = ()) -> Beat:
+        """Renew a lease; see to those that have run out."""
+        told = [argument for loss in lost for argument in (loss.worker, loss.attempt, loss.cause.value)]
+        status, start, hopeless = self._once("beat", [], [worker, attempt, STARTED_AGAIN, NEVER_UP, *told])
+        claims = [_claim(*start[place : place + 3]) for place in range(0, len(start), 3)]
+        given_up = [_hopeless(*hopeless[place : place + 5]) for place in range(0, len(hopeless), 5)]
+        return Beat(Status(status.decode()), tuple(claims), tuple(given_up))
 
     def report(self, report: Report) -> Outcome:
         """Count completions, store small outputs, wake and claim workers: one atomic round trip."""
@@ -166,12 +224,12 @@ class RedisCoordination:
         """Give a slot up, if some worker has been starting for `grace_s` and no event is after the cursor."""
         return bool(self._script("suspend", [worker], [worker, attempt, cursor, grace_s]))
 
-    def fail(self, status: Status, failure: bytes) -> bool:
+    def fail(self, status: Status, failure: bytes, worker: str = "", attempt: int = 0) -> bool:
         """End a RUNNING run as FAILED or CANCELLED; True for the one call that ended it."""
         if status not in (Status.FAILED, Status.CANCELLED):
             raise ValueError(f"a run fails as FAILED or CANCELLED, not {status.name}")
         events = [_encode(RunEnded(status, failure)), _encode(Stop(status))]
-        return bool(self._once("fail", [], [status.value, *events]))
+        return bool(self._once("fail", [], [status.value, *events, worker, attempt]))
 
     def leave(self, summary: WorkerSummary) -> None:
         """An invocation has ended: a `WorkerLeft` goes to the client, also after the run is over."""
@@ -198,9 +256,24 @@ class RedisCoordination:
         """Delete what nobody needs once the run is over; while it runs, nothing."""
         self._script("prune", [], [])
 
+    def follow(self) -> bool:
+        """One more client follows the run; False if it is gone."""
+        return bool(self._once("follow", [], []))
+
+    def unfollow(self) -> bool:
+        """A client that follows the run needs it no more; True, and the run is removed, if nobody does."""
+        return bool(self._once("unfollow", [], []))
+
     def remove(self) -> None:
         """Delete every key of the run but its objects. The run is GONE from now on."""
         self._script("remove", [], [])
+
+    def _named_in(self, key: str) -> tuple[Missing, ...]:
+        """The workers in a sorted set, with their attempts."""
+        names = self._client.command("ZRANGE", key, 0, -1)
+        attempts = self._client.command("HMGET", self._keys.workers, *names) if names else []
+        found = zip(names, attempts, strict=True)
+        return tuple(Missing(name.decode(), int(attempt)) for name, attempt in found if attempt is not None)
 
     def _script(self, name: str, inboxes: Iterable[str], arguments: Sequence[Argument]) -> Any:
         """Run a script that may be repeated."""
@@ -243,6 +316,7 @@ class RedisObjects:
             blob,
             self._ttl_s,
             [("RPUSHX", self._index, key), ("EXPIRE", self._index, self._ttl_s)],
+            once=True,
         )
         if not registered:
             self._client.command("UNLINK", place)
@@ -306,8 +380,11 @@ def _report_arguments(report: Report) -> list[bytes]:
             )
             for one in report.completions
         ],
-        [claim.worker for claim in report.claims],
+        [_wanted(claim) for claim in report.claims],
         report.ran,
+        report.worker,
+        report.attempt,
+        report.taken,
     )
     return [_encode(request), _SUCCEEDED, *inline]
 
@@ -316,7 +393,7 @@ def _outcome(reply: list[Any]) -> Outcome:
     status = Status(reply[0].decode())
     if len(reply) == 1:
         return Outcome(status)
-    _, ready, started, store_first, live = reply
+    _, ready, started, store_first, live, again = reply
     names = (name.decode() for name in started[::2])
     return Outcome(
         status=status,
@@ -324,9 +401,30 @@ def _outcome(reply: list[Any]) -> Outcome:
         started=tuple(zip(names, started[1::2], strict=True)),
         store_first=tuple(store_first),
         live=live,
+        again=tuple(_claim(*again[place : place + 3]) for place in range(0, len(again), 3)),
     )
 
 
+def _wanted(claim: Claim) -> tuple[str, tuple[int, ...], float, int]:
+    return claim.worker, claim.tasks, claim.resources.cpus, claim.resources.memory_mb
+
+
+@guarded("a claim")
+def _claim(name: bytes, attempt: int, data: bytes) -> Claim:
+    tasks, cpus, memory_mb = _decode_claim(data) if data else ((), Resources().cpus, Resources().memory_mb)
+    return Claim(name.decode(), tuple(tasks), Resources(float(cpus), memory_mb), attempt)
+
+
+@guarded("a claim")
+def _hopeless(name: bytes, attempt: int, losses: int, cause: bytes, data: bytes) -> Hopeless:
+    return Hopeless(name.decode(), attempt, losses, _claim(name, attempt, data).resources, Cause(cause.decode()))
+
+
+def _pairs(flat: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+@guarded("an output")
 def _stored(value: bytes) -> Stored:
     size, separator, inline = value.partition(b":")
     return Stored(int(size), inline if separator else None)
@@ -337,11 +435,14 @@ def _bits(bitmap: bytes) -> frozenset[int]:
     return frozenset(8 * index + bit for index, byte in enumerate(bitmap) if byte for bit in _BITS[byte])
 
 
+@guarded("an event")
 def _event(fields: list[bytes]) -> Event:
-    """An event that was encoded here (`e`), or a `TaskCompleted` (`c`) or `TaskReady` that the script `report` made."""
+    """An event as encoded here (`e`), or one of a script: `WorkerMissed` (`m`), `TaskCompleted` (`c`), `TaskReady`."""
     if fields[0] == b"e":
         event: Event = _decode_event(fields[1])
         return event
+    if fields[0] == b"m":
+        return WorkerMissed(fields[1].decode(), int(fields[3]), Cause(fields[5].decode()))
     if fields[0] == b"c":
         return TaskCompleted(int(fields[1]), int(fields[3]), fields[5] if len(fields) > 4 else None)
     _, task, _, index, _, data = fields

@@ -57,14 +57,14 @@ class SharedMemoryObjects:
             file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 try:
-                    _write(file, blob.parts)
+                    write_parts(file, blob.parts)
                 finally:
                     os.close(file)
-                os.rename(temporary, self._folder / key)
-            except BaseException:
+                with suppress(FileExistsError):  # the first value stays
+                    os.link(temporary, self._folder / key)
+            finally:
                 with suppress(OSError):
                     os.unlink(temporary)
-                raise
 
     def get(self, keys: Sequence[str]) -> dict[str, Buffer]:
         """Values by key, mapped; keys that are not there are left out."""
@@ -128,7 +128,7 @@ def _mappings_allowed() -> int:
     return limit // 2 if limit != resource.RLIM_INFINITY else 1_000_000
 
 
-def _write(file: int, parts: Sequence[Buffer]) -> None:
+def write_parts(file: int, parts: Sequence[Buffer]) -> None:
     """Write all parts, however few bytes the system takes at a time."""
     pending = [memoryview(part) for part in parts if len(part)]
     first = 0

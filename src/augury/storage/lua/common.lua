@@ -7,13 +7,15 @@
 -- ARGV[1] is a caller that makes one call at a time, and ARGV[2] counts its calls: see `answered`.
 local call = redis.call
 local META, DONE, COUNTS, OUTPUTS, LARGE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local SINKS, WORKERS, STARTING, LEFT, SPEC, CLIENT = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local SINKS, WORKERS, STARTING, LEFT, SPEC = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local LEASES, CLAIMS, GRANTS, LOSSES, CLIENT = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local INBOX = string.sub(CLIENT, 1, -(#'client' + 1))
 local CALLER = 'caller:' .. ARGV[1]
 
-local state = call('HMGET', META, 'status', 'ttl', 'invocations', 'left', CALLER)
+local state = call('HMGET', META, 'status', 'ttl', 'invocations', 'left', CALLER, 'lease', 'lost')
 local status, ttl = state[1], tonumber(state[2])
 local invocations, left = tonumber(state[3]), tonumber(state[4])
+local lease_s, lost = tonumber(state[6]), tonumber(state[7]) or 0
 
 -- The run is gone when META is, so every other key must outlive it, also one that nobody changes: they get
 -- more time than META, and all of them get it again before one has less.
@@ -27,6 +29,13 @@ local changed = {}
 local function change(command, key, ...)
   changed[key] = true
   return call(command, key, ...)
+end
+
+-- Have a full Redis (`maxmemory`) take what follows: it refuses the first command of a script that takes memory, but
+-- none after one that has written, since a script is carried out as a whole. Only for what is small and must be told:
+-- nobody would hear of the end of a run otherwise.
+local function write_all()
+  call('EXPIRE', META, ttl)
 end
 
 local function append(name, ...)
@@ -59,16 +68,21 @@ end
 -- A client that loses its connection before the reply sends the same call again, and must be told the same:
 -- who became ready or may be started is told once. A call older than the caller's last one has nobody left who
 -- waits for the reply.
+local last = state[5] and cmsgpack.unpack(state[5])
+
 local function answered()
-  local last = state[5]
-  if not last then
+  if not last or last[1] < tonumber(ARGV[2]) then
     return nil
   end
-  local entry = cmsgpack.unpack(last)
-  if entry[1] < tonumber(ARGV[2]) then
-    return nil
-  end
-  return entry[2]
+  return last[2]
+end
+
+-- The calls of a caller have numbers one after another, and each is remembered with its answer. If one is missing, it was
+-- answered by a Redis that has lost it since: restarted with an old copy of its data, or a replica that had not got
+-- everything. What is left contradicts what workers know.
+local function has_forgotten()
+  local number = tonumber(ARGV[2])
+  return number > 1 and (not last or last[1] < number - 1)
 end
 
 -- The reply, remembered; and fields of META to set with it.
@@ -78,9 +92,48 @@ local function answer(reply, ...)
   return reply
 end
 
+-- Clients that follow the run; the one that created it is the first.
+local function followers()
+  return tonumber(call('HGET', META, 'followers') or 1)
+end
+
+local function remove_all()
+  for _, name in ipairs(call('HKEYS', WORKERS)) do
+    call('UNLINK', INBOX .. name)
+  end
+  for _, key in ipairs(KEYS) do
+    call('UNLINK', key)
+  end
+end
+
+-- Ends the run, and tells the client and every worker that was claimed.
+local function finish(how, for_client, for_workers)
+  status = how
+  write_all()
+  append('client', 'e', for_client)
+  local workers = call('HGETALL', WORKERS)
+  for index = 1, #workers, 2 do
+    if workers[index + 1] ~= '0' then
+      append(workers[index], 'e', for_workers)
+    end
+  end
+end
+
 local function now_s()
   local time = call('TIME')
   return time[1] + time[2] / 1000000
+end
+
+-- Whether the run was to end with its client, and that is silent for too long.
+local function is_orphan()
+  local until_s = call('HGET', META, 'client until')
+  return until_s and now_s() > tonumber(until_s)
+end
+
+-- Ends such a run; the caller answers with its status.
+local function cancel_orphan()
+  finish('cancelled', call('HGET', META, 'cancelled'), call('HGET', META, 'stop'))
+  call('HSET', META, 'status', status)
 end
 
 -- 0: never claimed. Negative: suspended.
@@ -88,17 +141,47 @@ local function attempt_of(name)
   return tonumber(call('HGET', WORKERS, name) or 0)
 end
 
--- The right, and the duty, to start a worker that does not run; returns its attempt. The caller sets the
--- number of invocations in META.
-local function claim(name, current)
-  local attempt = 1 - current
+-- A worker is claimed; returns its attempt. The caller sets the number of invocations in META.
+local function expect(name, attempt)
+  local now = now_s()
   change('HSET', WORKERS, name, attempt)
-  change('ZADD', STARTING, now_s(), name)
+  change('ZADD', STARTING, now, name)
+  change('ZADD', LEASES, now + lease_s, name)
   invocations = invocations + 1
   return attempt
+end
+
+-- The right, and the duty, to start a worker that does not run; returns its attempt.
+local function claim(name, current)
+  return expect(name, 1 - current)
+end
+
+-- Keeps what a worker is, or will be, claimed with: {tasks, cpus, memory_mb}.
+local function note_claim(request)
+  change('HSET', CLAIMS, request[1], cmsgpack.pack({ request[2], request[3], request[4] }))
+end
+
+-- For how long a worker may be silent.
+local function lease_of(name)
+  if lost == 0 then
+    return lease_s
+  end
+  return lease_s * 2 ^ tonumber(call('HGET', LOSSES, name) or 0)
 end
 
 -- Invocations that are claimed and have not left.
 local function live()
   return math.max(0, invocations - left)
+end
+
+-- A reply that changes nothing, remembered too.
+local function decline(reply)
+  write_all()
+  return answer(reply)
+end
+
+-- The run is lost, for everyone: it would wait for ever for what Redis has forgotten.
+if status and has_forgotten() then
+  remove_all()
+  status = nil
 end

@@ -1,4 +1,6 @@
--- ARGV[3]: the spec. ARGV[4]: msgpack of {ttl_s, sinks, names of the workers to claim}.
+-- ARGV[3]: the spec. ARGV[4]: msgpack of {ttl_s, sinks, workers to claim, workers of the plan, lease_s, restarts, larger},
+-- workers {name, tasks, cpus, memory_mb}, larger {{cpus, memory_mb}, …}. ARGV[5]: how long the client may be silent, 0 for
+-- ever; ARGV[6] and ARGV[7]: the events for the client and for workers if it is not heard of for longer.
 -- Returns 1, or 0 if there is such a run already.
 if status then
   return answered() or 0
@@ -9,11 +11,20 @@ change('SET', SPEC, ARGV[3])
 for _, sink in ipairs(request[2]) do
   change('SADD', SINKS, sink)
 end
-for _, name in ipairs(request[3]) do
-  if attempt_of(name) == 0 then
-    claim(name, 0)
+lease_s = request[5]
+for _, planned in ipairs(request[4]) do
+  note_claim(planned)
+end
+for _, first in ipairs(request[3]) do
+  if attempt_of(first[1]) == 0 then
+    note_claim(first)
+    claim(first[1], 0)
   end
 end
+if tonumber(ARGV[5]) > 0 then
+  call('HSET', META, 'client lease', ARGV[5], 'client until', now_s() + ARGV[5], 'cancelled', ARGV[6], 'stop', ARGV[7])
+end
 return answer(
-  1, 'status', status, 'ttl', ttl, 'sinks', call('SCARD', SINKS), 'ran', 0, 'invocations', invocations, 'left', left
+  1, 'status', status, 'ttl', ttl, 'sinks', call('SCARD', SINKS), 'ran', 0, 'invocations', invocations, 'left', left,
+  'lease', lease_s, 'restarts', request[6], 'larger', cmsgpack.pack(request[7]), 'beat', now_s()
 )

@@ -6,10 +6,12 @@ local earlier = answered()
 if earlier then
   return earlier
 end
+write_all()
 left = left + change('SADD', LEFT, ARGV[4] .. ' ' .. ARGV[3])
 -- It may have died before it joined: nobody gives a slot up for it.
 if attempt_of(ARGV[3]) == tonumber(ARGV[4]) then
   change('ZREM', STARTING, ARGV[3])
+  change('ZREM', LEASES, ARGV[3])
 end
 append('client', 'e', ARGV[5])
 return answer(1, 'left', left)

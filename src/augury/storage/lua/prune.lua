@@ -1,4 +1,4 @@
--- Keeps the status, the progress, the sinks' outputs, the client's inbox, and what is known of the workers:
+-- Keeps the status, the progress, the spec, the sinks' outputs, the client's inbox, and what is known of the workers:
 -- late ones must not be taken for new ones, and `remove` finds inboxes by their names. Keeps the inboxes of workers
 -- that have not left, too: of what others did for them, or of a `Stop`, they learn there.
 if not status or status == 'running' then
@@ -19,7 +19,7 @@ if status == 'succeeded' then
     end
   end
 end
-call('UNLINK', DONE, COUNTS, SPEC)
+call('UNLINK', DONE, COUNTS, LEASES, CLAIMS, GRANTS, LOSSES)
 prolong_all()
 call('EXPIRE', META, ttl)
 return 1

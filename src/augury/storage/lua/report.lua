@@ -1,6 +1,7 @@
--- ARGV[3]: msgpack of {published, completions, names to claim, ran}. ARGV[4]: the event for the client when the
+-- ARGV[3]: msgpack of {published, completions, workers to claim, ran, worker, attempt, taken}. ARGV[4]: the event for the client when the
 -- last sink is complete. ARGV[5] and on: small outputs; the report has their places, from 1.
--- Returns {status, ready, started (name, attempt, …), store_first, live}; only {status} if nothing was applied.
+-- Returns {status, ready, started (name, attempt, …), store_first, live, again (name, attempt, claim, …)}; only {status} if
+-- nothing was applied.
 --
 -- Structs are arrays, their fields in the order of the classes in `protocols.py`:
 -- published {task, size, inline}, completion {task, size, inline, held, keep, sink, consumers, watchers},
@@ -13,14 +14,20 @@ if earlier then
   return earlier
 end
 if status ~= 'running' then
-  return { status }
+  return decline({ status })
 end
 
 local report = cmsgpack.unpack(ARGV[3])
-local ready, started, store_first = {}, {}, {}
+local reporter = report[5]
+local current = attempt_of(reporter)
+if current ~= 0 and current ~= report[6] then
+  return decline({ 'replaced' })
+end
+local ready, started, store_first, again = {}, {}, {}, {}
 local planned = {} -- consumers with a worker that became ready, in order
 local inputs = {} -- such a consumer → the inline outputs of this report that it takes
 local mine = {} -- set of `ready`
+local progressed = false -- whether a completion was counted
 local known = 0 -- completions that were counted before: they ran twice and are done once
 
 local function inline_of(output)
@@ -44,12 +51,14 @@ local function complete(completion)
   if change('SETBIT', DONE, completion[1], 1) == 1 then
     return false
   end
+  progressed = true
   for _, consumer in ipairs(completion[7]) do
     local task, worker = consumer[1], consumer[3]
     if change('HINCRBY', COUNTS, task, 1) == consumer[2] then
       if worker == '' then
         table.insert(ready, task)
         mine[task] = true
+        change('HSET', GRANTS, task, reporter)
       else
         table.insert(planned, consumer)
         inputs[task] = {}
@@ -75,9 +84,9 @@ local function may_be_held(completion)
   return true
 end
 
--- Whether nobody but the reporter needs an inline output.
+-- Whether nobody but the reporter needs an output: a small one, or one that nobody takes and that is not even told.
 local function is_mine(completion)
-  if completion[5] or completion[6] or #completion[7] == 0 then
+  if completion[5] or completion[6] or (completion[3] ~= nil) == (#completion[7] == 0) then
     return false
   end
   for _, consumer in ipairs(completion[7]) do
@@ -90,6 +99,9 @@ end
 
 for _, output in ipairs(report[1]) do
   store(output)
+end
+for _, task in ipairs(report[7]) do
+  change('HSET', GRANTS, task, reporter)
 end
 
 local counted, refused = {}, {}
@@ -118,7 +130,7 @@ end
 
 -- Only now is it known which consumers this report made ready.
 for _, completion in ipairs(counted) do
-  if not (completion[3] and is_mine(completion)) then
+  if not is_mine(completion) then
     store(completion)
   end
   if completion[3] then
@@ -150,24 +162,33 @@ for _, consumer in ipairs(planned) do
     table.insert(data, inline)
   end
   append(worker, 't', task, 'i', table.concat(index, ' '), 'd', table.concat(data))
-  local current = attempt_of(worker)
-  if current <= 0 then
+  local present = attempt_of(worker)
+  if present <= 0 then
     table.insert(started, worker)
-    table.insert(started, claim(worker, current))
+    table.insert(started, claim(worker, present))
+    if lost > 0 and call('HEXISTS', LOSSES, 'restarted ' .. worker) == 1 then
+      table.insert(again, worker)
+      table.insert(again, 1 - present)
+      table.insert(again, call('HGET', CLAIMS, worker) or '')
+    end
   end
 end
 
 if status == 'succeeded' then
   append('client', 'e', ARGV[4])
 else
-  for _, worker in ipairs(report[3]) do
-    if attempt_of(worker) == 0 then
-      table.insert(started, worker)
-      table.insert(started, claim(worker, 0))
+  for _, wanted in ipairs(report[3]) do
+    if attempt_of(wanted[1]) == 0 then
+      note_claim(wanted)
+      table.insert(started, wanted[1])
+      table.insert(started, claim(wanted[1], 0))
     end
   end
+end
+if lost > 0 and progressed then
+  change('HDEL', LOSSES, reporter)
 end
 if report[4] ~= known then
   call('HINCRBY', META, 'ran', report[4] - known)
 end
-return answer({ status, ready, started, store_first, live() }, 'status', status, 'invocations', invocations)
+return answer({ status, ready, started, store_first, live(), again }, 'status', status, 'invocations', invocations)

@@ -19,5 +19,6 @@ if call('XREAD', 'COUNT', 1, 'STREAMS', INBOX .. name, ARGV[5]) then
   return 0
 end
 change('HSET', WORKERS, name, -attempt)
+change('ZREM', LEASES, name)
 prolong()
 return 1

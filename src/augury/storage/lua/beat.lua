@@ -1,0 +1,156 @@
+-- ARGV[3]: who beats, `client` for the client that the run ends with, or empty. ARGV[4]: its attempt. ARGV[5]: how many workers
+-- that have not come up are started again at once. ARGV[6]: after how many leases they never will. ARGV[7] and on: worker,
+-- attempt and cause of each invocation that is lost.
+-- Returns {status, start (name, attempt, claim, …), hopeless (name, attempt, losses, cause, claim, …)}.
+if not status then
+  return { 'gone', {}, {} }
+end
+local earlier = answered()
+if earlier then
+  return earlier
+end
+if status ~= 'running' then
+  return decline({ status, {}, {} })
+end
+local me, most, now = ARGV[3], tonumber(ARGV[5]), now_s()
+if me == 'client' then
+  me = ''
+  local client_s = call('HGET', META, 'client lease')
+  if client_s then
+    call('HSET', META, 'client until', now + client_s)
+  end
+elseif me ~= '' and attempt_of(me) ~= tonumber(ARGV[4]) then
+  return decline({ 'replaced', {}, {} })
+elseif is_orphan() then
+  cancel_orphan()
+  return answer({ status, {}, {} })
+end
+
+local beat = tonumber(call('HGET', META, 'beat'))
+if now - beat > lease_s then
+  -- Nobody could beat: storage was away, and those who come back now may all be alive.
+  local leases = call('ZRANGE', LEASES, 0, -1, 'WITHSCORES')
+  for index = 1, #leases, 2 do
+    local name, until_s = leases[index], tonumber(leases[index + 1])
+    change('ZADD', LEASES, math.max(until_s, now + lease_of(name)), name)
+  end
+end
+if me ~= '' and call('ZSCORE', LEASES, me) then -- else it has left, or gave its slot up
+  change('ZADD', LEASES, now + lease_of(me), me)
+end
+
+local start, hopeless, replaced = {}, {}, {}
+
+local function add_start(name)
+  table.insert(start, name)
+  table.insert(start, attempt_of(name))
+  table.insert(start, call('HGET', CLAIMS, name) or '')
+end
+
+-- A claim with the next larger memory, or nil.
+local function enlarged(packed)
+  local known = cmsgpack.unpack(packed)
+  for _, larger in ipairs(cmsgpack.unpack(call('HGET', META, 'larger'))) do
+    if larger[2] > known[3] and larger[1] >= known[2] then
+      return cmsgpack.pack({ known[1], larger[1], larger[2] })
+    end
+  end
+  return nil
+end
+
+-- Whether a worker is a second one for a task that another one still runs; had it been first, more would be its own.
+local function is_spare(name)
+  if not string.find(name, '/', 1, true) then
+    return false
+  end
+  for _, owner in ipairs(call('HVALS', GRANTS)) do
+    if owner == name then
+      return false
+    end
+  end
+  return true
+end
+
+-- Claims a lost worker again, or finds that there is no hope.
+local function replace(name, attempt, cause)
+  local claimed, more = call('HGET', CLAIMS, name) or '', nil
+  if cause == 'memory' then
+    more = claimed ~= '' and enlarged(claimed)
+  elseif cause == 'lost' or cause == 'cut' then
+    lost = lost + 1
+    change('HINCRBY', LOSSES, name, 1)
+  end
+  local losses = tonumber(call('HGET', LOSSES, name) or 0)
+  if losses > tonumber(call('HGET', META, 'restarts')) and is_spare(name) then
+    left = left + change('SADD', LEFT, string.format('%d ', attempt) .. name)
+    change('ZREM', LEASES, name)
+    change('ZREM', STARTING, name)
+    return
+  end
+  if losses > tonumber(call('HGET', META, 'restarts')) or (cause == 'memory' and not more) then
+    -- Who is told may be lost, too, before it has ended the run.
+    change('ZADD', LEASES, now + lease_of(name), name)
+    for _, told in ipairs({ name, attempt, losses, cause, claimed }) do
+      table.insert(hopeless, told)
+    end
+    return
+  end
+  if more then
+    change('HSET', CLAIMS, name, more)
+  end
+  left = left + change('SADD', LEFT, string.format('%d ', attempt) .. name)
+  expect(name, attempt + 1)
+  lost = math.max(lost, 1)
+  change('HSETNX', LOSSES, 'restarted ' .. name, attempt + 1)
+  append('client', 'm', name, 'a', attempt, 'w', cause)
+  replaced[name] = true
+  add_start(name)
+end
+
+-- Before anything is changed: who is silent, and who has not come up.
+local silent = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, most)
+local told = false
+for index = 7, #ARGV, 3 do
+  local name, attempt = ARGV[index], tonumber(ARGV[index + 1])
+  told = told or ARGV[index + 2] == 'lost'
+  if attempt_of(name) == attempt and call('ZSCORE', LEASES, name) then
+    replace(name, attempt, ARGV[index + 2])
+  end
+end
+local late, is_late = {}, {}
+local function add_late(names)
+  for _, name in ipairs(names) do
+    if not is_late[name] and not replaced[name] then
+      is_late[name] = true
+      table.insert(late, name)
+    end
+  end
+end
+for _, name in ipairs(silent) do
+  if call('ZSCORE', STARTING, name) then
+    add_late({ name })
+  elseif tonumber(call('ZSCORE', LEASES, name) or now) <= now then
+    replace(name, attempt_of(name), 'lost')
+  end
+end
+if told then
+  add_late(call('ZRANGE', STARTING, 0, most - 1))
+end
+table.sort(late)
+for _, name in ipairs(late) do
+  if not replaced[name] then
+    -- Twice as long as it has waited: a platform may be slow, or full.
+    local waited = now - tonumber(call('ZSCORE', STARTING, name))
+    change('ZADD', LEASES, now + math.max(lease_s, waited), name)
+    if waited > tonumber(ARGV[6]) * lease_s and call('ZCARD', LEASES) == call('ZCARD', STARTING) then
+      for _, told in ipairs({ name, attempt_of(name), 0, 'start', call('HGET', CLAIMS, name) or '' }) do
+        table.insert(hopeless, told)
+      end
+    else
+      add_start(name)
+    end
+  end
+end
+return answer(
+  { status, start, hopeless }, 'invocations', invocations, 'left', left, 'lost', lost, 'beat', string.format('%.6f', now)
+)
