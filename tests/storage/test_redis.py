@@ -1,13 +1,16 @@
 """What Redis does beyond the protocol: keys, expiry, lost replies and its errors in our words."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from redis import exceptions
+from redis.connection import AbstractConnection
 
 from augury.config import StorageConfig
 from augury.errors import ObjectTooLarge, StorageError
@@ -32,7 +35,7 @@ from augury.storage.protocols import (
 )
 from augury.storage.redis import RedisStorage
 from augury.storage.redis_client import RedisClient
-from augury.storage.redis_errors import translated
+from augury.storage.redis_errors import explained
 from augury.storage.server import RedisServer
 from augury.storage.shm import SharedMemoryObjects
 from tests.storage.conftest import SPEC, claim
@@ -183,6 +186,14 @@ class TestLostReplies:
         lose_next_reply()
         redis_storage.coordination("other").create(SPEC, [1], [])
 
+    def test_a_client_is_counted_once(self, run: Coordination, lose_next_reply: Callable[[], None]) -> None:
+        lose_next_reply()
+        assert run.follow()
+        lose_next_reply()
+        assert not run.unfollow()
+        lose_next_reply()
+        assert run.unfollow()
+
     def test_who_was_suspended_still_learns_it(self, run: Coordination, lose_next_reply: Callable[[], None]) -> None:
         run.report(Report("x", claims=(claim("w", 5),)))
         run.join("w", 1)
@@ -206,9 +217,9 @@ class TestLostReplies:
         sent: list[bytes] = []
         exchange = redis_storage._client.exchange
 
-        def keep(packed: list[bytes], replies: int) -> list[Any]:
+        def keep(packed: list[bytes], replies: int, **patience: float) -> list[Any]:
             sent.append(packed[0])
-            return exchange(packed, replies)
+            return exchange(packed, replies, **patience)
 
         redis_storage._client.exchange = keep  # type: ignore[method-assign,assignment]
         run.post(CLIENT, [Printed(1, "stdout", "early")])
@@ -299,10 +310,9 @@ class TestErrors:
         RedisStorage(StorageConfig(redis=address)).ping()
 
     @pytest.mark.parametrize("address", ["unix:///nowhere/redis.sock", "redis://me:s3cret@127.0.0.1:1/0"])
-    def test_an_address_where_nobody_listens(self, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(redis_client, "_PAUSES_S", ())
+    def test_an_address_where_nobody_listens(self, address: str) -> None:
         with pytest.raises(StorageError, match=r"cannot connect to Redis at .*: is it running") as caught:
-            RedisStorage(StorageConfig(redis=address)).ping()
+            RedisStorage(StorageConfig(redis=address, patience_s=0.01)).ping()
         assert "s3cret" not in str(caught.value)
 
     def test_what_is_no_address(self) -> None:
@@ -312,7 +322,7 @@ class TestErrors:
 
     def test_a_full_redis_says_so_and_applies_nothing(self, own_server: Callable[..., RedisServer]) -> None:
         server = own_server()
-        storage = RedisStorage(StorageConfig(redis=server.address))
+        storage = RedisStorage(StorageConfig(redis=server.address, patience_s=0.01))
         run = storage.coordination("run")
         run.create(SPEC, [9], [])
         objects = storage.objects("run")
@@ -329,7 +339,7 @@ class TestErrors:
 
     def test_a_replica(self, own_server: Callable[..., RedisServer]) -> None:
         server = own_server()
-        storage = RedisStorage(StorageConfig(redis=server.address))
+        storage = RedisStorage(StorageConfig(redis=server.address, patience_s=0.01))
         storage.coordination("run").create(SPEC, [9], [])
         RedisClient(server.address).command("REPLICAOF", "127.0.0.1", "1")
         for refused in (storage.ping, lambda: storage.coordination("run").report(Report("x", ran=1))):
@@ -348,16 +358,12 @@ class TestErrors:
         ],
     )
     def test_other_refusals(self, error: exceptions.RedisError, message: str) -> None:
-        with (
-            pytest.raises(StorageError, match=f"Redis at redis://host:1 .*{message}"),
-            translated("redis://u:p@host:1"),
-        ):
-            raise error
+        told = str(explained("redis://u:p@host:1", error, "3 attempts in 2 s"))
+        assert re.search(rf"Redis at redis://host:1 .*{message}.*; 3 attempts in 2 s", told)
 
-    def test_a_server_that_died(self, own_server: Callable[..., RedisServer], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(redis_client, "_PAUSES_S", (0.0,))
+    def test_a_server_that_died(self, own_server: Callable[..., RedisServer]) -> None:
         server = own_server()
-        storage = RedisStorage(StorageConfig(redis=server.address))
+        storage = RedisStorage(StorageConfig(redis=server.address, patience_s=0.01))
         storage.ping()
         server.stop()
         with pytest.raises(StorageError, match="cannot connect"):
@@ -370,3 +376,45 @@ class TestErrors:
         server.stop()
         server.start()
         storage.ping()
+
+
+def test_a_large_value_is_sent_in_parts_that_have_a_time_limit_each(
+    own_server: Callable[..., RedisServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    original: Any = AbstractConnection.send_packed_command
+
+    def send(self: Any, command: Any, check_health: bool = True) -> Any:
+        parts = list(command)
+        sent.extend(len(part) for part in parts)
+        return original(self, parts, check_health)
+
+    monkeypatch.setattr(AbstractConnection, "send_packed_command", send)
+    value = bytes(range(256)) * 10_000
+    client = RedisClient(own_server().address)
+    client.set_with("key", Blob([value[:1_000_000], memoryview(value)[1_000_000:]]), 60, [])
+    assert max(sent) <= 1 << 20
+    assert client.command("GET", "key") == value
+
+
+class TestClosing:
+    """The client may close while another thread is in the middle of a call."""
+
+    def test_a_call_under_way_gets_its_answer_on_its_own_connection(self, redis: RedisClient) -> None:
+        client = RedisClient(redis.url)
+        client.command("CLIENT", "SETNAME", b"closing")
+        with ThreadPoolExecutor(1) as pool:
+            answers = pool.submit(client.pipeline, [("BLPOP", "signal", 10), ("CLIENT", "GETNAME")])
+            while b"blocked_clients:1" not in redis.command("INFO", "clients"):
+                pass
+            client.close()
+            redis.command("RPUSH", "signal", b"go")
+            assert answers.result() == [[b"signal", b"go"], b"closing"]
+
+    def test_no_connection_stays_open_after_the_last_call(self, redis: RedisClient) -> None:
+        client = RedisClient(redis.url)
+        client.command("PING")
+        client.close()
+        client.pipeline([("CLIENT", "SETNAME", b"closed"), ("PING",)])
+        # Redis notices in one of its next turns.
+        assert any(b"name=closed" not in redis.command("CLIENT", "LIST") for _ in range(100))

@@ -1,18 +1,19 @@
-"""The wire to Redis: commands and scripts, sent again when a connection breaks.
+"""The wire to Redis: commands and scripts, sent again when a connection breaks or Redis cannot serve them now.
 
 redis-py gives the connections, their pool and the parser. Commands go to them directly: its client would cost
 as much time again as the round trip, and would copy large values twice.
 
-A call that is sent again may have been carried out the first time. That is harmless: all commands used here
-may be repeated, and scripts that may not recognise a repetition (`lua/common.lua`).
+Redis may be restarted, loading its data, failing over to a replica or full: calls are sent again until it serves
+them or patience ends. One that is sent again may have been carried out the first time. That is harmless: all commands
+used here may be repeated, and scripts that may not recognise a repetition (`lua/common.lua`).
 """
 
 import hashlib
 import itertools
+import math
 import os
-import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import resources
@@ -24,18 +25,25 @@ from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from augury.config import public_address
+from augury.backoff import Attempts, Backoff
+from augury.config import PATIENCE_S, public_address
 from augury.errors import StorageError
 from augury.serde import Blob, Buffer
-from augury.storage.redis_errors import translated
+from augury.storage.redis_errors import CERTIFICATES, explained, is_elsewhere, patience_with
 
 Argument = str | bytes | int | float
 
-_PAUSES_S = (0.02, 0.1, 0.5)
-"""How long to wait before a call is sent again; then it fails."""
+PATIENT = Backoff(patience_s=PATIENCE_S, first_s=0.02, longest_s=1.0)
+"""How patiently calls are sent again, unless somebody chooses otherwise."""
 
-_SOCKET_TIMEOUT_S = 60.0
-"""Far above the longest wait that is ever asked of Redis."""
+_LONGEST_TIMEOUT_S = 20.0
+"""How long an answer may take at most: more than anything that is asked of Redis takes on a busy machine."""
+
+_LEAST_TIMEOUT_S = 3.0
+"""Well above the longest wait that is ever asked of Redis."""
+
+_SLICE_BYTES = 1 << 20
+"""How much is sent within one time limit."""
 
 _CONNECT_TIMEOUT_S = 10.0
 
@@ -90,9 +98,9 @@ class RedisClient:
 
     Args:
         url: The address.
-        timeout_s: How long an answer may take; by default long enough for the longest wait that is ever asked for.
-        connect_timeout_s: How long a connection may take.
-        pauses_s: How long to wait before a call is sent again, each time; then it fails.
+        timeout_s: How long an answer may take; by default as `timeout_within` says.
+        connect_timeout_s: How long a connection may take, if less than an answer.
+        backoff: How patiently calls are sent again.
 
     Raises:
         StorageError: From every method, and at once if the address is none; names the address and what to do.
@@ -102,38 +110,63 @@ class RedisClient:
         self,
         url: str,
         *,
-        timeout_s: float = _SOCKET_TIMEOUT_S,
+        timeout_s: float | None = None,
         connect_timeout_s: float = _CONNECT_TIMEOUT_S,
-        pauses_s: Sequence[float] | None = None,
+        backoff: Backoff = PATIENT,
     ) -> None:
         self.url = url
-        self._pauses_s = pauses_s
+        self._backoff = backoff
+        self._closed = False
+        timeout_s = timeout_within(backoff.patience_s) if timeout_s is None else timeout_s
         try:
             self._pool = redis.ConnectionPool.from_url(
                 url,
                 protocol=2,
                 socket_timeout=timeout_s,
-                socket_connect_timeout=connect_timeout_s,
+                socket_connect_timeout=min(connect_timeout_s, timeout_s),
                 max_connections=_MAX_CONNECTIONS,
                 retry=Retry(NoBackoff(), 0),
             )
+            options = self._pool.connection_kwargs
+            self._pool.connection_class(**options)  # connects to nothing, but knows its options
+        except TypeError as error:
+            raise StorageError(f"the address {public_address(url)} of Redis has an unknown option: {error}") from None
         except ValueError as error:
             raise StorageError(
                 f"{public_address(url)!r} is not an address of Redis; write redis://host:6379/0, rediss://… or unix:///path"
             ) from error
+        _check_files(options, url)
 
     def command(self, *arguments: Argument) -> Any:
         """Send one command and return its reply."""
         return self.pipeline([arguments])[0]
 
-    def pipeline(self, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """Send commands in one round trip and return their replies."""
-        return self.exchange([b"".join(map(_pack, commands))], len(commands))
+    def pipeline(self, commands: Sequence[Sequence[Argument]], *, patience_s: float = math.inf) -> list[Any]:
+        """Send commands in one round trip and return their replies.
 
-    def set_with(self, key: str, value: Blob, ttl_s: int, commands: Sequence[Sequence[Argument]]) -> list[Any]:
-        """Set a key to a large value, part by part without a copy, then send commands; returns their replies."""
-        head = b"*5\r\n$3\r\nSET\r\n%b$%d\r\n" % (_bulk(key), value.size_bytes)
-        tail = b"\r\n$2\r\nEX\r\n%b" % _bulk(str(ttl_s))
+        Args:
+            commands: What to send.
+            patience_s: How long to try, if less than otherwise.
+        """
+        return self.exchange([b"".join(map(_pack, commands))], len(commands), patience_s=patience_s)
+
+    def set_with(
+        self, key: str, value: Blob, ttl_s: int, commands: Sequence[Sequence[Argument]], *, once: bool = False
+    ) -> list[Any]:
+        """Set a key to a large value, part by part without a copy; then send commands.
+
+        Args:
+            key: The key.
+            value: Its value.
+            ttl_s: How long it lives.
+            commands: What to send after it.
+            once: If the key has a value, leave it.
+
+        Returns:
+            What the commands are answered with.
+        """
+        head = b"*%d\r\n$3\r\nSET\r\n%b$%d\r\n" % (6 if once else 5, _bulk(key), value.size_bytes)
+        tail = b"\r\n%b$2\r\nEX\r\n%b" % (b"$2\r\nNX\r\n" if once else b"", _bulk(str(ttl_s)))
         rest = b"".join([tail, *map(_pack, commands)])
         return self.exchange([head, *value.parts, rest], 1 + len(commands))[1:]
 
@@ -145,26 +178,41 @@ class RedisClient:
         # Redis is new, or has forgotten; it remembers what EVAL sends.
         return self.command("EVAL", script.text, len(keys), *keys, *arguments)
 
-    def exchange(self, packed: Sequence[Buffer], replies: int) -> list[Any]:
+    def exchange(self, packed: Sequence[Buffer], replies: int, *, patience_s: float = math.inf) -> list[Any]:
         """Send commands that are packed already, in any number of parts, and return so many replies."""
-        with translated(self.url):
-            for pause_s in _PAUSES_S if self._pauses_s is None else self._pauses_s:
-                try:
-                    return self._exchange_once(packed, replies)
-                except exceptions.AuthenticationError:
-                    raise
-                except (exceptions.ConnectionError, exceptions.TimeoutError):
-                    time.sleep(pause_s)
+        began_s = self._backoff.clock()
+        try:
             return self._exchange_once(packed, replies)
+        except exceptions.RedisError as error:
+            return self._exchange_again(packed, replies, error, self._backoff.attempts(began_s), patience_s)
+
+    def _exchange_again(
+        self,
+        packed: Sequence[Buffer],
+        replies: int,
+        error: exceptions.RedisError,
+        attempts: Attempts,
+        most_s: float,
+    ) -> list[Any]:
+        """Send what met an error until it is served or patience ends."""
+        while attempts.again(patience_s=min(most_s, patience_with(error))):
+            if is_elsewhere(error):
+                self._pool.disconnect(inuse_connections=False)
+            try:
+                return self._exchange_once(packed, replies)
+            except exceptions.RedisError as latest:
+                error = latest
+        raise explained(self.url, error, attempts.told()) from error
 
     def close(self) -> None:
-        """Close all connections."""
-        self._pool.disconnect()
+        """Close connections; one that another thread is using is closed when its call is over."""
+        self._closed = True
+        self._pool.disconnect(inuse_connections=False)
 
     def _exchange_once(self, packed: Sequence[Buffer], replies: int) -> list[Any]:
         connection: Any = self._pool.get_connection()
         try:
-            connection.send_packed_command(packed)
+            connection.send_packed_command(_slices(packed))
             received = [_receive(connection) for _ in range(replies)]
         except BaseException:
             # Replies may be left unread: nobody can use this connection again.
@@ -172,12 +220,39 @@ class RedisClient:
             raise
         finally:
             self._pool.release(connection)
+            if self._closed:
+                self._pool.disconnect(inuse_connections=False)
         for reply in received:
             if isinstance(reply, exceptions.NoScriptError):
                 raise _UnknownScript(str(reply))
             if isinstance(reply, exceptions.RedisError):
                 raise reply
         return received
+
+
+def _slices(packed: Sequence[Buffer]) -> Iterator[Buffer]:
+    """What is to be sent, in parts that have the time limit of a socket each, so that large values may take long."""
+    for part in packed:
+        if len(part) <= _SLICE_BYTES:
+            yield part
+        else:
+            view = memoryview(part)
+            for start in range(0, len(view), _SLICE_BYTES):
+                yield view[start : start + _SLICE_BYTES]
+
+
+def timeout_within(patience_s: float) -> float:
+    """How long an answer may take: a call that gets none twice should not outlast patience by much."""
+    return min(_LONGEST_TIMEOUT_S, max(_LEAST_TIMEOUT_S, patience_s / 2))
+
+
+def _check_files(options: Mapping[str, Any], url: str) -> None:
+    for option in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"):
+        path = options.get(option)
+        if path and not os.access(path, os.R_OK):
+            raise StorageError(
+                f"the file {path} ({option} of Redis at {public_address(url)}) cannot be read: {CERTIFICATES}"
+            )
 
 
 class _UnknownScript(Exception):

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -53,6 +53,7 @@ class RedisServer:
         folder: Where its socket and its log are; made if it does not exist. Must be on a path short enough
             for a socket.
         options: Further settings of Redis, such as `{"maxmemory": "100mb"}`.
+        on_death: Called, in a thread of its own, if the server ends without having been stopped.
 
     Example:
         >>> with RedisServer(Path("/tmp/example")) as server:  # doctest: +SKIP
@@ -60,9 +61,16 @@ class RedisServer:
         'unix:///tmp/example/redis.sock'
     """
 
-    def __init__(self, folder: str | Path, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        options: Mapping[str, str] | None = None,
+        on_death: Callable[[], None] = lambda: None,
+    ) -> None:
         self.folder = Path(folder).absolute()
         self._options = dict(options or {})
+        self._on_death = on_death
+        self._stopping = False
         self._process: subprocess.Popen[bytes] | None = None
         self._keeper: threading.Thread | None = None
         self._owner = 0
@@ -97,11 +105,12 @@ class RedisServer:
             return
         command = self._command()
         self._owner = os.getpid()
+        self._stopping = False
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             # What an earlier server left must not be taken for an answer of this one.
             self.socket_path.unlink(missing_ok=True)
-            self._process, self._keeper = _spawn(command, self.log_path)
+            self._process, self._keeper = _spawn(command, self.log_path, self._note_end)
         except OSError as error:
             raise PlatformError(f"cannot start a Redis server in {self.folder}: {error}") from error
         try:
@@ -114,6 +123,7 @@ class RedisServer:
         """Stop it, and wait until it has ended. In a fork of the process that started it, nothing."""
         if self._process is None or self._keeper is None or self._owner != os.getpid():
             return
+        self._stopping = True
         # It keeps nothing on disk, so there is nothing that it could finish first.
         self._process.kill()
         self._keeper.join()
@@ -128,6 +138,10 @@ class RedisServer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _note_end(self) -> None:
+        if not self._stopping:
+            self._on_death()
 
     def _command(self) -> list[str]:
         length = len(os.fsencode(self.socket_path))
@@ -178,7 +192,9 @@ class RedisServer:
         return "\n".join(["its log ends with", *lines[-_LOG_LINES:]]) if lines else "its log is empty"
 
 
-def _spawn(command: list[str], log_path: Path) -> tuple[subprocess.Popen[bytes], threading.Thread]:
+def _spawn(
+    command: list[str], log_path: Path, note_end: Callable[[], None]
+) -> tuple[subprocess.Popen[bytes], threading.Thread]:
     """Start a process that dies with this one, from a thread that lives as long as it does.
 
     The kernel sends the death signal when the *thread* that started the process ends, not when its process
@@ -202,6 +218,7 @@ def _spawn(command: list[str], log_path: Path) -> tuple[subprocess.Popen[bytes],
             return
         started.put(process)
         process.wait()
+        note_end()
 
     keeper = threading.Thread(target=keep, name="augury-redis-server", daemon=True)
     keeper.start()
