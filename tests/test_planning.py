@@ -40,7 +40,7 @@ from augury.dag.graph import Graph, build_workflow
 from augury.dag.task import TaskNode
 from augury.invoke.gateway import Limits
 from augury.metrics.history.memory import MemoryStore
-from augury.metrics.records import Record, Records, Startup, TaskRun, series_of
+from augury.metrics.records import MemoryExcess, Record, Records, Startup, TaskRun, series_of
 from augury.plan.outlook import Outlook
 from augury.planning import Planning, Question, Site, embedded_site, gateway_site
 
@@ -269,6 +269,22 @@ def test_another_plan_is_made_when_history_moved(shelf: Shelf) -> None:
     after = again.plan(fan_in(1), name="w")
     assert planner.asked == 2
     assert makespan_s(after) > makespan_s(before) + 3
+
+
+def test_a_function_that_ran_out_of_memory_gets_more_in_the_next_plan(shelf: Shelf) -> None:
+    shelf.add(runs())
+    planner = Counting(Resources(1, 512))
+    again = client(shelf, planner=planner)
+    assert {one.resources.memory_mb for one in again.plan(fan_in(), name="w").assignments} == {512}
+    killed = MemoryExcess(
+        function=version(merge), name="merge", resources=Resources(1, 512), platform="embedded", used_mb=512.0
+    )
+    shelf.add([*runs(), killed])
+    assert {one.resources.memory_mb for one in again.plan(fan_in(), name="w").assignments} == {640}
+    again.plan(fan_in(), name="w")
+    assert planner.asked == 2
+    modest = client(shelf, planner=planner, most_memory_mb=600)
+    assert {one.resources.memory_mb for one in modest.plan(fan_in(), name="w").assignments} == {600}
 
 
 @pytest.mark.parametrize(

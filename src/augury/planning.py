@@ -31,7 +31,7 @@ from augury.invoke.embedded.cloud import Emulation, LogNormal, StartUp
 from augury.invoke.embedded.platform import Embedded
 from augury.invoke.gateway import Limits
 from augury.metrics.history.history import History
-from augury.metrics.records import Kind, Records, Series
+from augury.metrics.records import Records, Series
 from augury.observation import RunReport
 from augury.plan.hints import PreWarmHint
 from augury.plan.making import forced_optimizations, make_plan
@@ -285,7 +285,7 @@ def _platform(provider: "_Provider", site: Site, warm: Mapping[Resources, int], 
 def _relevant(records: Records, graph: Graph) -> list[Series]:
     """What is known of a workflow's functions and of platforms; a name may have stood for other functions before."""
     versions = {function.version for function in graph.functions}
-    return [one for one in records.series if one.of.kind is not Kind.TASK or one.of.function in versions]
+    return [one for one in records.series if not one.of.kind.is_of_functions or one.of.function in versions]
 
 
 def _key(question: Question, site: Site, warm: Mapping[Resources, int]) -> Hashable:

@@ -7,6 +7,7 @@ from augury.metrics.records import (
     COLUMNS,
     Circumstances,
     Kind,
+    MemoryExcess,
     Record,
     Series,
     Startup,
@@ -37,6 +38,12 @@ def transfer(number: float, platform: str = "here") -> Transfer:
 
 def startup(number: float, platform: str = "here") -> Startup:
     return Startup(state="cold", resources=SMALL, platform=platform, ended_s=number, duration_s=number)
+
+
+def excess(number: float, function: str = "f1") -> MemoryExcess:
+    return MemoryExcess(
+        function=function, name=f"name of {function}", resources=SMALL, platform="here", ended_s=number, used_mb=number
+    )
 
 
 def tasks(count: int, function: str = "f1", first: int = 0) -> list[Series]:

@@ -338,3 +338,12 @@ def test_a_home_that_nobody_has_is_a_clear_error(monkeypatch: pytest.MonkeyPatch
 def test_the_folder_above_is_private_too(tmp_path: Path) -> None:
     add_run(FolderStore(tmp_path / "state" / "history"))
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path, mode: int) -> None:
+    folder = tmp_path / "history"
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(StorageError, match="others may write to the folder"):
+        FolderStore(folder).load(["w"])

@@ -15,10 +15,12 @@ from augury.metrics.history.history import History
 from augury.metrics.history.lines import added, lines_of, merged, parse_lines
 from augury.metrics.history.memory import MemoryStore
 from augury.metrics.records import SERIES_ROWS, Record, Records, series_of
-from tests.metrics.building import numbers, startup, task_run, tasks, transfer
+from tests.metrics.building import excess, numbers, startup, task_run, tasks, transfer
 
 EVERYTHING = Records(workflow="etl", label="nightly").with_run(
-    "r1", series_of([task_run(1.5), startup(2.0), transfer(3.0), task_run(4.0, "f2"), task_run(1.5)]), 1_700_000_000.25
+    "r1",
+    series_of([task_run(1.5), startup(2.0), transfer(3.0), task_run(4.0, "f2"), task_run(1.5), excess(2.5)]),
+    1_700_000_000.25,
 )
 
 NUMBERS = st.one_of(st.just(math.nan), st.floats(min_value=0, max_value=1e18))
@@ -68,8 +70,8 @@ def test_a_record_is_a_line_with_its_fields_and_null_for_what_is_not_known() -> 
 
 def test_export_tells_how_many_records_it_wrote(tmp_path: Path) -> None:
     history = filled(EVERYTHING, Records(workflow="other", updated_s=1.0))
-    assert history.export(tmp_path / "lines") == 5
-    assert len((tmp_path / "lines").read_text().splitlines()) == 2 + 5
+    assert history.export(tmp_path / "lines") == 6
+    assert len((tmp_path / "lines").read_text().splitlines()) == 2 + 6
 
 
 def test_one_workflow_may_be_exported_alone() -> None:
@@ -107,7 +109,7 @@ def test_importing_twice_adds_nothing_the_second_time(here: list[Record], there:
 def test_lines_that_are_in_a_file_twice_count_once() -> None:
     lines = exported(filled(EVERYTHING))
     history = filled()
-    assert history.import_lines(io.StringIO(lines + lines)) == 5
+    assert history.import_lines(io.StringIO(lines + lines)) == 6
     assert exported(history) == lines
 
 

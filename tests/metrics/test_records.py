@@ -35,7 +35,7 @@ from augury.metrics.records import (
     pack_spans,
     series_of,
 )
-from tests.metrics.building import SMALL, all_of, functions, numbers, startup, task_run, tasks, transfer
+from tests.metrics.building import SMALL, all_of, excess, functions, numbers, startup, task_run, tasks, transfer
 
 EMPTY = Records(workflow="w")
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -84,7 +84,8 @@ def test_another_meaning_of_rows_is_another_version() -> None:
         *("peak_mb", "input_bytes", "output_bytes", "load_s"),
     ]
     transfer, startup = ["ended_s", "size_bytes", "duration_s"], ["ended_s", "duration_s", "starting", "waited_s"]
-    assert [list(COLUMNS[kind]) for kind in Kind] == [task, transfer, transfer, startup, startup]
+    excess = ["ended_s", "used_mb", "input_bytes"]
+    assert [list(COLUMNS[kind]) for kind in Kind] == [task, transfer, transfer, startup, startup, excess]
 
 
 @given(st.lists(RECORDS, max_size=20))
@@ -95,8 +96,8 @@ def test_records_are_sorted_into_series_and_none_is_lost(records: list[Record]) 
 
 
 def test_the_records_of_a_series_stay_in_their_order() -> None:
-    mixed: list[Record] = [task_run(3.0), startup(1.0), task_run(1.0), task_run(2.0)]
-    assert [numbers(series) for series in series_of(mixed)] == [[3.0, 1.0, 2.0], [1.0]]
+    mixed: list[Record] = [task_run(3.0), startup(1.0), task_run(1.0), task_run(2.0), excess(1.0)]
+    assert [numbers(series) for series in series_of(mixed)] == [[3.0, 1.0, 2.0], [1.0], [1.0]]
 
 
 @given(RECORDS)

@@ -111,7 +111,10 @@ def test_the_law_of_outputs_is_what_single_predictions_give() -> None:
             law = provider.output_law(function, sla)
             single = [provider.predict_output_size(function, size, sla) for size in sizes]
             assert [law(size) for size in sizes] == single
-            assert provider.predict_output_sizes(function, sizes, sla).tolist() == single
+            many = provider.predict_output_sizes(function, sizes, sla).tolist()
+            assert many[:-1] == single[:-1]
+            # Beyond what a float counts one by one, arrays are computed with other instructions on some processors.
+            assert many[-1] == pytest.approx(float(single[-1]), rel=1e-12)
 
 
 def test_peaks_of_many_sizes_are_what_single_predictions_give() -> None:

@@ -1,7 +1,8 @@
 """Records: what was measured of runs, as values.
 
-Three kinds of things are measured: task runs, transfers and start-ups. One measurement is a *record*
-(`TaskRun`, `Transfer`, `Startup`); that is what people see, and what a line of an export holds.
+Four kinds of things are measured: task runs, transfers, start-ups, and tasks that there was not enough memory for.
+One measurement is a *record* (`TaskRun`, `Transfer`, `Startup`, `MemoryExcess`); that is what people see, and what a
+line of an export holds.
 
 Inside, measurements of one kind that were made under the same circumstances are one *series*: a table of 64-bit
 floats, row by row, oldest first. A thousand of them are one bytes object that is read without being decoded, and
@@ -56,6 +57,12 @@ class Kind(StrEnum):
     DOWNLOAD = "download"
     COLD = "cold"
     WARM = "warm"
+    EXCESS = "excess"
+
+    @property
+    def is_of_functions(self) -> bool:
+        """Whether it tells of functions, rather than of platforms."""
+        return self in (Kind.TASK, Kind.EXCESS)
 
 
 _TASK_COLUMNS = (
@@ -64,6 +71,7 @@ _TASK_COLUMNS = (
 )
 _TRANSFER_COLUMNS = ("ended_s", "size_bytes", "duration_s")
 _STARTUP_COLUMNS = ("ended_s", "duration_s", "starting", "waited_s")
+_EXCESS_COLUMNS = ("ended_s", "used_mb", "input_bytes")
 
 COLUMNS: Mapping[Kind, tuple[str, ...]] = {
     Kind.TASK: _TASK_COLUMNS,
@@ -71,6 +79,7 @@ COLUMNS: Mapping[Kind, tuple[str, ...]] = {
     Kind.DOWNLOAD: _TRANSFER_COLUMNS,
     Kind.COLD: _STARTUP_COLUMNS,
     Kind.WARM: _STARTUP_COLUMNS,
+    Kind.EXCESS: _EXCESS_COLUMNS,
 }
 """What the numbers of a row mean, by kind. The fields of the records say it in words."""
 
@@ -155,7 +164,27 @@ class Startup(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag
     waited_s: float = math.nan
 
 
-Record = TaskRun | Transfer | Startup
+class MemoryExcess(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="excess"):
+    """One task that did not come to its end because its worker ran out of memory.
+
+    Attributes:
+        used_mb: How much the worker used at the least, in MiB; the task would have needed more.
+        input_bytes: The size of the task's arguments.
+        ended_s: When that was, in seconds since the epoch.
+        function: As in `TaskRun`; likewise `name`, `resources`, `platform`, `planner`.
+    """
+
+    function: str
+    name: str
+    resources: Resources
+    platform: str = ""
+    planner: str = ""
+    ended_s: float = math.nan
+    used_mb: float = math.nan
+    input_bytes: float = math.nan
+
+
+Record = TaskRun | Transfer | Startup | MemoryExcess
 
 
 class Circumstances(msgspec.Struct, frozen=True, array_like=True):
@@ -163,7 +192,7 @@ class Circumstances(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         kind: What was measured.
-        function: The version of the function's code; empty unless the kind is TASK.
+        function: The version of the function's code; empty if the kind is not of functions.
         resources: What the worker had.
         platform: Where it ran.
         planner: What made the plan.
@@ -181,7 +210,7 @@ class Series(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         of: The circumstances.
-        name: The function's name; empty unless the kind is TASK.
+        name: The function's name; empty if the kind is not of functions.
         rows: The measurements, oldest first: for each one a 64-bit float (little endian) per column.
     """
 
@@ -205,6 +234,8 @@ class Series(msgspec.Struct, frozen=True, array_like=True):
             fields |= {"resources": of.resources, "platform": of.platform, "planner": of.planner}
             if of.kind is Kind.TASK:
                 yield TaskRun(function=of.function, name=self.name, **fields)
+            elif of.kind is Kind.EXCESS:
+                yield MemoryExcess(function=of.function, name=self.name, **fields)
             elif of.kind in (Kind.UPLOAD, Kind.DOWNLOAD):
                 yield Transfer(**fields | {"direction": of.kind.value})
             else:
@@ -228,13 +259,14 @@ def series_of(records: Iterable[Record]) -> list[Series]:
     for record in records:
         of = _circumstances(record)
         rows.setdefault(of, []).append(pack_row([float(getattr(record, column)) for column in COLUMNS[of.kind]]))
-        names[of] = record.name if isinstance(record, TaskRun) else ""
+        names[of] = record.name if isinstance(record, TaskRun | MemoryExcess) else ""
     return [Series(of, names[of], b"".join(packed)) for of, packed in rows.items()]
 
 
 def _circumstances(record: Record) -> Circumstances:
-    if isinstance(record, TaskRun):
-        return Circumstances(Kind.TASK, record.function, record.resources, record.platform, record.planner)
+    if isinstance(record, TaskRun | MemoryExcess):
+        kind = Kind.TASK if isinstance(record, TaskRun) else Kind.EXCESS
+        return Circumstances(kind, record.function, record.resources, record.platform, record.planner)
     kind = Kind(record.direction) if isinstance(record, Transfer) else Kind(record.state)
     return Circumstances(kind, "", record.resources, record.platform, record.planner)
 
@@ -386,12 +418,12 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def functions(self) -> dict[str, str]:
         """The functions that something is known of: version → name."""
-        return {series.of.function: series.name for series in self.series if series.of.kind is Kind.TASK}
+        return {series.of.function: series.name for series in self.series if series.of.kind.is_of_functions}
 
     @property
     def platforms(self) -> frozenset[str]:
         """The platforms that start-ups or transfers are known of."""
-        return frozenset(series.of.platform for series in self.series if series.of.kind is not Kind.TASK)
+        return frozenset(series.of.platform for series in self.series if not series.of.kind.is_of_functions)
 
     def with_run(self, run_id: str, series: Iterable[Series], now_s: float, part: int = 0) -> "Records":
         """These records and those of one more run, or of a part of it; what was added before changes nothing."""
@@ -415,7 +447,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
         heirlooms = [
             series
             for series in other.series
-            if (series.of.function in wanted if series.of.kind is Kind.TASK else series.of.platform in places)
+            if (series.of.function in wanted if series.of.kind.is_of_functions else series.of.platform in places)
         ]
         return msgspec.structs.replace(self, series=_bounded(_joined([*heirlooms, *self.series])))
 

@@ -5,7 +5,7 @@ tests. The one that learns from history is in `augury.predict.workflow`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from augury.config import Resources, is_whole
 from augury.dag.graph import Graph
@@ -51,9 +51,13 @@ class Evidence(Protocol):
         ...
 
 
+BY_HAND: Final = "given by hand"
+"""What a prediction rests on that nobody measured, and somebody knows."""
+
+
 class _ByHand:
     n = 0
-    basis = "given by hand"
+    basis = BY_HAND
 
 
 PerMemory = float | Mapping[int, float]

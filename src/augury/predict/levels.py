@@ -38,6 +38,7 @@ _WATCHED: Mapping[Kind, tuple[tuple[str, float], ...]] = {
     Kind.DOWNLOAD: (("duration_s", 1e-3),),
     Kind.COLD: (("duration_s", 5e-3),),
     Kind.WARM: (("duration_s", 5e-3),),
+    Kind.EXCESS: (("used_mb", 8.0),),
 }
 """The columns that are looked at, each with a difference that is too small to matter for any plan."""
 

@@ -19,6 +19,7 @@ from augury.errors import DefinitionError
 from augury.metrics.records import Kind, Records, Series
 from augury.predict.estimate import Estimate
 from augury.predict.estimator import NO_SCALING, Estimator, Model, Scaling
+from augury.predict.excess import OUT_OF_MEMORY, Excesses
 from augury.predict.fits import Fits
 from augury.predict.fitted import FittedLaws, FittedModel
 from augury.predict.priors import (
@@ -96,6 +97,7 @@ class PredictionsProvider:
         for function in reversed(functions):
             self._versions[function.version] = function.version
             self._versions[function.name] = function.version
+        self._excesses = Excesses(records.series)
         self._models: dict[tuple[Quantity, str], Model | None] = {}
         self._answers: dict[tuple[object, ...], Estimate] = {}
 
@@ -216,7 +218,8 @@ class PredictionsProvider:
         if isinstance(model, FittedModel):
             found = model.values(sizes, _SLOWEST, PEAK_SLA)
             extra_mb = np.maximum(0.0, sizes - model.size_range[1]) / 2**20
-            return np.maximum(found * (1 + PEAK_MARGIN / max(model.n, 1)), found + extra_mb)
+            usual_mb = np.maximum(found * (1 + PEAK_MARGIN / max(model.n, 1)), found + extra_mb)
+            return np.maximum(usual_mb, self._excesses.least_mbs(self._version(function_name), sizes.tolist()))
         return np.array([self.predict_peak_memory(function_name, size) for size in sizes.tolist()])
 
     def output_law(self, function_name: FunctionName, sla: SLA) -> Callable[[float], float]:
@@ -228,7 +231,7 @@ class PredictionsProvider:
         return lambda size: float(ceil(law(size) * (1 - ROUNDED) - NO_BYTE))  # as `whole_bytes`
 
     def predict_peak_memory(self, function_name: FunctionName, input_size: float) -> Estimate:
-        """How many MiB a task needs: at a high percentile, and more if little is known.
+        """How many MiB a task needs: at a high percentile, more if little is known or if that was too little before.
 
         Args:
             function_name: The function.
@@ -280,6 +283,11 @@ class PredictionsProvider:
 
     def _peak(self, function_name: FunctionName, input_size: float) -> Estimate:
         size = _checked(input_size, "input_size")
+        usual = self._usual_peak(function_name, size)
+        least_mb = self._excesses.least_mb(self._version(function_name), size)
+        return usual if usual >= least_mb else Estimate(least_mb, n=usual.n + 1, basis=OUT_OF_MEMORY)
+
+    def _usual_peak(self, function_name: FunctionName, size: float) -> Estimate:
         model = self._model(Quantity.PEAK, function_name)
         if model is None:
             return self._prior(prior_peak(size), function_name)

@@ -14,6 +14,7 @@ from augury.config import Resources
 from augury.dag.graph import FunctionInfo
 from augury.metrics.records import COLUMNS, Kind, Records, Series
 from augury.predict.estimate import Estimate
+from augury.predict.excess import OUT_OF_MEMORY, Excesses
 from augury.predict.priors import (
     prior_execution,
     prior_output,
@@ -51,6 +52,7 @@ class Recent:
         self._series: dict[tuple[Kind, str], list[Series]] = {}
         for one in records.series:
             self._series.setdefault((one.of.kind, one.of.function), []).append(one)
+        self._excesses = Excesses(records.series)
         self._platform = platform
 
     def predict_execution_time(
@@ -78,12 +80,16 @@ class Recent:
         return lambda size: float(whole_bytes(usual))
 
     def predict_peak_memory(self, function_name: FunctionInfo, input_size: float) -> Estimate:
-        """How many MiB a task needs: the most that any of the last ones had."""
+        """How many MiB a task needs: the most that any of the last ones had, and more than was too little before."""
         rows = self._rows(Kind.TASK, function_name.version, None)
         known = _column(rows, Kind.TASK, "peak_mb")
+        usual_mb = known[-1] * (1 + 0.5 / len(known)) if known else 0.0
+        least_mb = self._excesses.least_mb(function_name.version, input_size)
+        if least_mb > usual_mb:
+            return Estimate(least_mb, n=len(known) + 1, basis=OUT_OF_MEMORY)
         if not known:
             return prior_peak(input_size)
-        return Estimate(known[-1] * (1 + 0.5 / len(known)), n=len(known), basis=f"most of {count(len(known), 'run')}")
+        return Estimate(usual_mb, n=len(known), basis=f"most of {count(len(known), 'run')}")
 
     def predict_peak_memories(self, function_name: FunctionInfo, input_sizes: Sequence[float]) -> list[float]:
         """What `predict_peak_memory` predicts for many input sizes."""

@@ -136,7 +136,7 @@ class WorkflowPredictions:
         provider = self._provider
 
         def memory_mb(function: FunctionInfo, sizes: list[float]) -> list[float]:
-            if provider.predict_peak_memory(function, sizes[0]).is_prior:
+            if provider.predict_peak_memory(function, max(sizes)).is_prior:
                 return [0.0] * len(sizes)
             return _plain(provider.predict_peak_memories(function, sizes))
 

@@ -33,8 +33,7 @@ from augury.metrics.history.store import (
     in_order,
 )
 from augury.metrics.records import Records
-
-STATE_VARIABLE = "AUGURY_STATE_DIR"
+from augury.trust.folders import STATE_VARIABLE, absolute, check_private, state_folder
 
 _MOST_BYTES = 256 * 1024**2
 _DOCUMENT, _TEMPORARY = ".records", ".new"
@@ -44,27 +43,12 @@ _PAUSES_S = (0.0005, 0.001, 0.002, 0.005, 0.01)
 
 
 def default_folder() -> Path:
-    """Where records are kept unless told otherwise: below `AUGURY_STATE_DIR`, else where the system keeps such things.
+    """Where records are kept unless told otherwise.
 
     Raises:
-        StorageError: Neither is known, because this user has no home.
+        StorageError: There is no such place, because this user has no home.
     """
-    if chosen := os.environ.get(STATE_VARIABLE):
-        return _absolute(chosen) / "history"
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if state.is_absolute():
-        return state / "augury" / "history"
-    try:
-        return Path.home() / ".local" / "state" / "augury" / "history"
-    except RuntimeError as error:
-        raise StorageError(f"there is no home to keep records in: name a folder with {STATE_VARIABLE}") from error
-
-
-def _absolute(path: str | Path) -> Path:
-    try:
-        return Path(path).expanduser().absolute()
-    except (RuntimeError, OSError) as error:  # a home that nobody has; a working folder that is gone
-        raise StorageError(f"{str(path)!r} is no folder to keep records in: {error}") from error
+    return state_folder() / "history"
 
 
 class FolderStore:
@@ -85,7 +69,7 @@ class FolderStore:
         most_bytes: int = _MOST_BYTES,
         patience_s: float = 3.0,
     ) -> None:
-        self.path = _absolute(path)
+        self.path = absolute(path)
         self._most_workflows = most_workflows
         self._most_bytes = most_bytes
         self._patience_s = patience_s
@@ -187,7 +171,7 @@ class FolderStore:
             yield None
             return
         try:
-            self._check_owner(folder)
+            check_private(self.path, os.fstat(folder))
             yield folder
         finally:
             os.close(folder)
@@ -223,15 +207,6 @@ class FolderStore:
                     ) from None
             time.sleep(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)])
         return None
-
-    def _check_owner(self, folder: int) -> None:
-        """Whoever owns the folder, or a link in its place, could read and change what we write there."""
-        user = os.geteuid()
-        if os.fstat(folder).st_uid != user:
-            raise StorageError(f"the folder {self.path} belongs to another user: choose one with {STATE_VARIABLE}")
-        link = os.lstat(self.path)
-        if stat.S_ISLNK(link.st_mode) and link.st_uid not in (user, 0):
-            raise StorageError(f"{self.path} is a link that another user made: choose a folder with {STATE_VARIABLE}")
 
     @contextmanager
     def _translated(self, what: str) -> Iterator[None]:

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import msgspec
 
 from augury.errors import DefinitionError
-from augury.metrics.records import SCHEMA, Record, Records, Series, Startup, TaskRun, Transfer, series_of
+from augury.metrics.records import SCHEMA, MemoryExcess, Record, Records, Series, Startup, TaskRun, Transfer, series_of
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="workflow"):
@@ -32,7 +32,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag=
 
 
 _LARGEST = 1e18
-_Line = Header | TaskRun | Transfer | Startup
+_Line = Header | TaskRun | Transfer | Startup | MemoryExcess
 _encode = msgspec.json.Encoder().encode
 
 

@@ -18,6 +18,7 @@ from importlib import resources
 
 import msgspec
 
+from augury.backoff import Backoff
 from augury.config import public_address
 from augury.errors import StorageError
 from augury.metrics.history.store import (
@@ -49,6 +50,7 @@ _LONGEST_PAUSE_S = 0.05
 _SAVE = (resources.files("augury.metrics.history") / "save.lua").read_text(encoding="utf-8")
 
 _TIMEOUT_S = 2.0
+_BACKOFF = Backoff(patience_s=0.1)
 """How long Redis may take to answer. Records are not worth waiting for."""
 
 
@@ -65,7 +67,7 @@ class RedisStore:
     """
 
     def __init__(self, address: str, *, most_workflows: int = MOST_WORKFLOWS, ttl_s: int = TTL_S) -> None:
-        self._client = RedisClient(address, timeout_s=_TIMEOUT_S, connect_timeout_s=_TIMEOUT_S, pauses_s=(0.05,))
+        self._client = RedisClient(address, timeout_s=_TIMEOUT_S, connect_timeout_s=_TIMEOUT_S, backoff=_BACKOFF)
         self._most_workflows = most_workflows
         self._ttl_s = ttl_s
         self._reader = Reader(self.address)

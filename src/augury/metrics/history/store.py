@@ -22,7 +22,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from augury.errors import DefinitionError, StorageError
-from augury.metrics.records import SCHEMA, Kind, Records, Series
+from augury.metrics.records import SCHEMA, Records, Series
 
 MOST_WORKFLOWS = 1000
 """How many workflows a store keeps; those that were not updated for longest give way."""
@@ -117,7 +117,7 @@ def subjects_of(series: Iterable[Series]) -> list[str]:
     """What measurements are about: functions, and for start-ups and transfers the platform."""
     found: dict[str, None] = {}
     for one in series:
-        if one.of.kind is Kind.TASK:
+        if one.of.kind.is_of_functions:
             found[function_subject(one.of.function)] = None
         elif one.of.platform:
             found[platform_subject(one.of.platform)] = None
