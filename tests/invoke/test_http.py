@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from itertools import pairwise
 from typing import TypeVar
 
@@ -253,6 +254,62 @@ def test_a_connection_without_requests_is_closed_after_a_while() -> None:
         return await reader.read()
 
     assert converse(talk, limits=ServerLimits(idle_timeout_s=0.05)) == b""
+
+
+def test_who_connects_and_asks_nothing_is_not_waited_for_as_long_as_who_has_shown_a_token() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        return await reader.read()
+
+    assert converse(talk, limits=ServerLimits(request_timeout_s=0.05)) == b""
+
+
+def test_a_body_that_trickles_in_is_given_up() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answer = asyncio.ensure_future(read_answer(reader))
+        writer.write(request_bytes("/", bytes(200))[:-200])
+        while not answer.done():  # a byte now and then: never silent for long, and never done
+            with suppress(ConnectionError):
+                writer.write(b"x")
+                await writer.drain()
+            await asyncio.wait([answer], timeout=0.02)
+        with suppress(ConnectionError):  # a byte that was under way when the server hung up may cost us the answer
+            assert (await answer)[0] == 408
+
+    converse(talk, limits=ServerLimits(request_timeout_s=0.1, body_bytes_s=1000))
+
+
+def test_a_body_that_is_long_and_keeps_coming_is_taken() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+        whole = request_bytes("/", bytes(3000))
+        for start in range(0, len(whole), 500):
+            writer.write(whole[start : start + 500])
+            await asyncio.sleep(0.1)
+        return (await read_answer(reader))[0]
+
+    assert converse(talk, limits=ServerLimits(request_timeout_s=0.5, body_bytes_s=1000)) == 200
+
+
+def test_too_many_connections_are_told_to_come_again() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, int]:
+        host, port = writer.get_extra_info("peername")
+        other_reader, other_writer = await asyncio.open_connection(host, port)
+        refused, _, _ = await read_answer(other_reader)
+        other_writer.close()
+        writer.write(request_bytes())
+        return refused, (await read_answer(reader))[0]
+
+    assert converse(talk, limits=ServerLimits(connections=1)) == (503, 200)
+
+
+def test_a_client_that_reads_no_answers_is_cut_off() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        with suppress(ConnectionError):
+            while not writer.transport.is_closing():
+                writer.write(request_bytes("/", bytes(50_000)))
+                await writer.drain()
+
+    converse(talk, limits=ServerLimits(unread_bytes=100_000))
 
 
 def test_time_spent_on_an_answer_does_not_count_as_silence() -> None:

@@ -5,8 +5,9 @@
 
 It speaks the part of HTTP that gateways need and refuses the rest by name: no chunked bodies (411), no folded
 headers (400), no header above 16 KiB (431), no body above the limit (413). What is refused closes the
-connection, because where the next request would begin is not known. A request that stops half-way is given
-up after `request_timeout_s` (408). Whoever shows the wrong token is told so before the body is read.
+connection, because where the next request would begin is not known. A request that stops half-way, or trickles in, is
+given up (408). Whoever shows the wrong token is told so before the body is read. Connections are limited, too, and what
+nobody reads of our answers.
 """
 
 import asyncio
@@ -37,13 +38,19 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
         head_bytes: The longest request line with headers.
         body_bytes: The longest body.
         request_timeout_s: How long the head may take from its first byte, and the body from piece to piece.
-        idle_timeout_s: How long a connection may stay open between requests.
+        body_bytes_s: How fast a body must arrive on average, after `request_timeout_s` of grace.
+        idle_timeout_s: How long a connection may stay open between requests; before the first, the shorter counts.
+        connections: How many there may be at once; further ones are told to come again (503).
+        unread_bytes: How much of our answers a client may leave unread.
     """
 
     head_bytes: int = 16 * 1024
     body_bytes: int = 64 * 1024 * 1024
     request_timeout_s: float = 10.0
+    body_bytes_s: int = 64 * 1024
     idle_timeout_s: float = 300.0
+    connections: int = 10_000
+    unread_bytes: int = 1024 * 1024
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,6 +200,11 @@ class RequestParser:
         head = self._head
         return head is not None and not self._buffer and head.headers.get("expect", "").lower() == "100-continue"
 
+    @property
+    def body_bytes(self) -> int:
+        """How long the body is whose head came last."""
+        return self._length
+
     def feed(self, data: bytes) -> None:
         """Take bytes as they came."""
         self._buffer += data
@@ -245,12 +257,17 @@ class _Connection(asyncio.Protocol):
         self._paused = False
         self._timer: asyncio.TimerHandle | None = None
         self._deadline_s = 0.0
+        self._whole_until_s = float("inf")  # when the body that is coming in must be complete
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a TCP server makes no other
         self._transport = transport
+        limits = self._server.limits
+        if len(self._server.connections) >= limits.connections:
+            self._refuse(HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "there are too many connections; come again"))
+            return
         self._server.connections.add(self)
-        self._expect(self._server.limits.idle_timeout_s)
+        self._expect(min(limits.request_timeout_s, limits.idle_timeout_s))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -259,11 +276,13 @@ class _Connection(asyncio.Protocol):
             self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return  # it was refused
         began = not self._parser.half_way
         self._parser.feed(data)
         if self._answering is not None:
             # The sender is ahead of its answers: let the kernel hold the rest back.
-            if self._transport is not None and not self._paused:
+            if not self._paused:
                 self._paused = True
                 self._transport.pause_reading()
             return
@@ -283,7 +302,7 @@ class _Connection(asyncio.Protocol):
             return
         if request is not None:
             self._answering = asyncio.get_running_loop().create_task(self._answer(request))
-            self._deadline_s = float("inf")
+            self._deadline_s = self._whole_until_s = float("inf")
             return
         if self._parser.wants_continue and self._transport is not None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -291,6 +310,15 @@ class _Connection(asyncio.Protocol):
             self._expect(self._server.limits.idle_timeout_s)
         elif restart_timer:
             self._expect(self._server.limits.request_timeout_s)
+            self._bound_body()
+
+    def _bound_body(self) -> None:
+        """Give a body so much time as its length deserves, in however small pieces it comes."""
+        if not self._parser.in_body:
+            return
+        if self._whole_until_s == float("inf"):
+            self._whole_until_s = self._deadline_s + self._parser.body_bytes / self._server.limits.body_bytes_s
+        self._deadline_s = min(self._deadline_s, self._whole_until_s)
 
     async def _answer(self, request: Request) -> None:
         try:
@@ -304,6 +332,9 @@ class _Connection(asyncio.Protocol):
         if self._transport is None:
             return
         self._transport.write(response.encode(request.keep_alive))
+        if self._transport.get_write_buffer_size() > self._server.limits.unread_bytes:
+            self.close()
+            return
         if not request.keep_alive:
             self._transport.close()
             return

@@ -1,20 +1,27 @@
 """A gateway at the other end of HTTP: the embedded platform, or anything that serves the same routes.
 
-    POST /invoke      a MessagePack list of `Invocation`; 202 when taken
+    POST /invoke      a MessagePack list of `Invocation`; 202 when taken; with {"taken": n} in JSON, the first n of them
     POST /prewarm     {"resources": …, "count": …} in MessagePack; 202
     GET  /limits      `Limits` as JSON
     GET  /status      what the platform does, as JSON
     POST /stop/<run>  drop what the run has queued, kill its workers; 200
 
 Connections are kept and shared between threads. A kept connection may turn out to be closed by the server: the
-request is then sent once more on a new one, and only then. It may have been processed all the same, which does no
-harm: servers ignore an invocation that they have taken before.
+request is then sent once more on a new one, at once.
+
+A gateway that throttles (429), has trouble (5xx), cannot be reached or does not answer is asked again, after pauses
+that grow, or that it asks for with `Retry-After`, until patience ends. What it did all the same does no harm:
+servers ignore an invocation that they have taken before. Invocations have all the patience; the other requests have
+little, since somebody wants to know whether the address is right, and nothing is lost without them.
 """
 
 import http.client
 import os
 import ssl
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from threading import Lock
 from typing import Any, Final, TypeVar
@@ -22,14 +29,42 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from augury.config import Resources, public_address
+from augury.backoff import Attempts, Backoff
+from augury.config import PATIENCE_S, Resources, public_address
 from augury.errors import GatewayError
 from augury.invoke.gateway import Invocation, Limits
 
-_TIMEOUT_S: Final = 30.0
+_TIMEOUT_S: Final = 10.0
+_LEAST_TIMEOUT_S: Final = 1.0
+_BRIEF_S: Final = 1.0
+PATIENT: Final = Backoff(patience_s=PATIENCE_S)
+"""How patiently workers are started, unless somebody chooses otherwise."""
+
+_NOT_NOW: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+_NEVER: Final = (HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
 _CLOSED_BY_SERVER: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 _Answer = TypeVar("_Answer")
 _encode = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """What a gateway answered; `wait_s`: how long it asks to wait before the next request."""
+
+    status: int
+    body: bytes
+    wait_s: float
+
+    @property
+    def refused(self) -> bool:
+        return self.status >= HTTPStatus.BAD_REQUEST
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may be taken later."""
+        return self.status in _NOT_NOW or (
+            self.status >= HTTPStatus.INTERNAL_SERVER_ERROR and self.status not in _NEVER
+        )
 
 
 class HttpGateway:
@@ -38,13 +73,14 @@ class HttpGateway:
     Args:
         url: Where the gateway is: `http://127.0.0.1:8080`, `https://host/path`.
         token: What to show it.
-        timeout_s: How long to wait for a connection or an answer.
+        timeout_s: How long to wait for a connection or an answer; by default as `timeout_within` says.
+        backoff: How patiently workers are started; the other requests get a second of it.
 
     Raises:
         GatewayError: The address is none.
     """
 
-    def __init__(self, url: str, token: str, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(self, url: str, token: str, timeout_s: float | None = None, backoff: Backoff = PATIENT) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise GatewayError(f"{public_address(url)!r} is not the address of a gateway: use http://host:port")
@@ -53,7 +89,9 @@ class HttpGateway:
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._prefix = parts.path.rstrip("/")
         self._token = token
-        self._timeout_s = timeout_s
+        self._timeout_s = timeout_within(backoff.patience_s) if timeout_s is None else timeout_s
+        self._patient = backoff
+        self._brief = replace(backoff, patience_s=min(_BRIEF_S, backoff.patience_s))
         self._lock = Lock()
         self._free: list[http.client.HTTPConnection] = []
         self._owner = os.getpid()
@@ -63,8 +101,19 @@ class HttpGateway:
 
     def invoke(self, invocations: Sequence[Invocation]) -> None:
         """Hand invocations to the platform, in this order; it queues what it cannot run yet."""
-        if invocations:
-            self._request("POST", "/invoke", _encode(list(invocations)))
+        left = list(invocations)
+        attempts = self._patient.attempts()
+        while left:
+            reply = self._ask("POST", "/invoke", _encode(left), attempts)
+            taken = _taken(reply.body, len(left), self._address)
+            left = left[taken:]
+            if taken:
+                attempts = self._patient.attempts()
+            if left and not attempts.again(least_s=reply.wait_s):
+                raise GatewayError(
+                    f"the gateway at {self._address} took {len(invocations) - len(left)} of {len(invocations)} workers "
+                    f"and no more{_tried(attempts)}: start fewer workers at once, or raise its limits"
+                )
 
     def prewarm(self, resources: Resources, count: int) -> None:
         """Have environments ready, without running anything."""
@@ -83,6 +132,14 @@ class HttpGateway:
         answer = self._request("GET", f"/runs/{quote(run_id, safe='')}")
         return _decode(answer, dict[str, str], self._address).get("status", "")
 
+    def is_silent(self) -> bool:
+        """Whether a question is left unanswered for `timeout_s`; not if it cannot be asked, or nobody is there."""
+        try:
+            self._send("GET", "/limits", None)
+        except (OSError, http.client.HTTPException) as error:
+            return isinstance(error, TimeoutError)  # what else goes wrong may be due to this side, or to nobody
+        return False
+
     def stop(self, run_id: str) -> None:
         """Drop what a run has queued and kill its workers."""
         self._request("POST", f"/stop/{quote(run_id, safe='')}")
@@ -95,51 +152,72 @@ class HttpGateway:
             connection.close()
 
     def _request(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        return self._ask(method, path, body, self._brief.attempts()).body
+
+    def _ask(self, method: str, path: str, body: bytes | None, attempts: Attempts) -> _Reply:
+        """Send a request until it is taken, refused for good, or patience ends."""
+        while True:
+            try:
+                reply = self._send(method, path, body)
+            except (OSError, http.client.HTTPException) as error:
+                if not attempts.again():
+                    raise GatewayError(self._trouble(error, attempts)) from error
+                continue
+            if not reply.refused:
+                return reply
+            if not (reply.passing and attempts.again(least_s=reply.wait_s)):
+                raise GatewayError(self._refusal(reply, len(body or b""), attempts))
+
+    def _send(self, method: str, path: str, body: bytes | None) -> _Reply:
         connection = self._take()
         kept = connection.sock is not None
         try:
             try:
-                status, answer = self._exchange(connection, method, path, body)
+                reply = self._exchange(connection, method, path, body)
             except _CLOSED_BY_SERVER:
                 connection.close()
                 if not kept:
                     raise
                 connection = self._connect()
-                status, answer = self._exchange(connection, method, path, body)
-        except TimeoutError:
+                reply = self._exchange(connection, method, path, body)
+        except BaseException:
             connection.close()
-            raise GatewayError(
-                f"the gateway at {self._address} did not answer for {self._timeout_s:g} s: "
-                "check that it runs, and that nothing between here and there swallows connections"
-            ) from None
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise GatewayError(
-                f"the gateway at {self._address} cannot be reached ({_describe(error)}): "
-                "check the address, and that the platform still runs"
-            ) from error
+            raise
         self._give_back(connection)
-        if status >= HTTPStatus.BAD_REQUEST:
-            raise GatewayError(self._refusal(status, answer, len(body or b"")))
-        return answer
+        return reply
 
-    def _exchange(
-        self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
-    ) -> tuple[int, bytes]:
+    def _exchange(self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None) -> _Reply:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/msgpack"}
         connection.request(method, self._prefix + path, body, headers)
         response = connection.getresponse()
-        return response.status, response.read()
+        return _Reply(response.status, response.read(), _wait_s(response.getheader("Retry-After")))
 
-    def _refusal(self, status: int, answer: bytes, sent_bytes: int) -> str:
-        said = answer.decode("utf-8", "replace").strip()[:2000] or HTTPStatus(status).phrase
-        who = f"the gateway at {self._address}"
+    def _trouble(self, error: Exception, attempts: Attempts) -> str:
+        who, tried = f"the gateway at {self._address}", _tried(attempts)
+        if isinstance(error, TimeoutError):
+            return (
+                f"{who} did not answer for {self._timeout_s:g} s{tried}: "
+                "check that it runs, and that nothing between here and there swallows connections"
+            )
+        return (
+            f"{who} cannot be reached ({_describe(error)}){tried}: check the address, and that the platform still runs"
+        )
+
+    def _refusal(self, reply: _Reply, sent_bytes: int, attempts: Attempts) -> str:
+        status, who = reply.status, f"the gateway at {self._address}"
+        said = reply.body.decode("utf-8", "replace").strip()[:2000] or _phrase(status)
+        tried = _tried(attempts) + (f", and asks to wait {reply.wait_s:g} s" if reply.wait_s else "")
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             return f"{who} refuses the token: use the one that it was started with"
         if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             return f"{who} does not take a request of {sent_bytes} bytes ({said}): start fewer workers at once"
+        if status in _NOT_NOW:
+            return (
+                f"{who} is throttling ({status}){tried}: {said}; start fewer workers at once, raise its limits, "
+                "or have more patience: Client(patience_s=…)"
+            )
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return f"{who} is out of order ({status}): {said}"
+            return f"{who} is out of order ({status}){tried}: {said}"
         return f"{who} refuses the request ({status}): {said}; check that it has the same version as this client"
 
     def _take(self) -> http.client.HTTPConnection:
@@ -167,11 +245,51 @@ class HttpGateway:
         connection.close()
 
 
+def timeout_within(patience_s: float) -> float:
+    """How long to wait for an answer of a gateway: no longer than patience lasts, if that makes sense at all."""
+    return min(_TIMEOUT_S, max(_LEAST_TIMEOUT_S, patience_s))
+
+
 def _decode(answer: bytes, kind: type[_Answer], address: str) -> _Answer:
     try:
         return msgspec.json.decode(answer, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise GatewayError(f"{address} does not answer as a gateway does ({error}): check the address") from None
+
+
+def _taken(answer: bytes, sent: int, address: str) -> int:
+    """How many of the invocations that were sent the gateway took: all, unless it tells a number."""
+    if not answer.startswith(b"{"):
+        return sent
+    taken: object = _decode(answer, dict[str, Any], address).get("taken", sent)
+    if isinstance(taken, int) and 0 <= taken <= sent:
+        return taken
+    raise GatewayError(f"{address} does not answer as a gateway does (it took {taken!r} of {sent}): check the address")
+
+
+def _wait_s(retry_after: str | None) -> float:
+    """How long the header `Retry-After` asks to wait: seconds, or a date; nothing if it is neither."""
+    if retry_after is None:
+        return 0.0
+    if retry_after.isascii() and retry_after.strip().isdigit():
+        return float(retry_after)
+    try:
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except ValueError:
+        return 0.0
+
+
+def _tried(attempts: Attempts) -> str:
+    told = attempts.told()
+    return f" after {told}" if told else ""
+
+
+def _phrase(status: int) -> str:
+    """What a status means; servers may send ones that have no name."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "no reason given"
 
 
 def _describe(error: Exception) -> str:
