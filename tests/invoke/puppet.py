@@ -17,13 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from augury.invoke.gateway import Invocation, InvocationContext
+from augury.errors import UntrustedData
+from augury.invoke.gateway import Invocation, InvocationContext, Loss
+from augury.trust import process_keyring
 
 _kept: list[Any] = []
 
 
-def worker_lost(invocation: Invocation, reason: str) -> bytes:
-    return f"{invocation.worker}: {reason}".encode()
+def worker_lost(loss: Loss) -> bytes:
+    return f"{loss.invocation.worker}: {loss.reason}".encode()
 
 
 def handle(invocation: Invocation, context: InvocationContext) -> None:
@@ -39,6 +41,7 @@ def handle(invocation: Invocation, context: InvocationContext) -> None:
             "memory_group": context.memory_group,
             "began_s": time.time(),
             "received_s": context.received_s,
+            "deadline_s": context.deadline_s,
             "context": repr(context),
         }
         _say(stream, facts)
@@ -108,6 +111,22 @@ def _descriptors() -> list[str]:
     return sorted(names)
 
 
+def _refuse(count: str) -> None:
+    seal = process_keyring().seal("run")
+    for _ in range(int(count)):
+        with suppress(UntrustedData):
+            seal.check("o1", b"what nobody signed")
+
+
+def _babble(size: str) -> int:
+    """Write nonsense to the worker's own socket: of all sockets here the one that has no name at its other end."""
+    for descriptor in range(3, 100):
+        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as found:
+            if not found.getpeername():
+                return found.send(b"\xff" * int(size))
+    raise AssertionError("there is no such socket")
+
+
 ORDERS: dict[str, Callable[..., object]] = {
     "raise": _raise,
     "exit": lambda status: os._exit(int(status)),
@@ -122,4 +141,6 @@ ORDERS: dict[str, Callable[..., object]] = {
     "random": lambda: [random.random(), float(np.random.random())],
     "interrupt": lambda: os.kill(os.getpid(), signal.SIGINT),
     "echo": str,
+    "refuse": _refuse,
+    "babble": _babble,
 }

@@ -4,7 +4,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from augury.invoke.embedded.cgroups import open_limits
 from augury.invoke.embedded.platform import Embedded, EmbeddedPlatform
 from augury.invoke.gateway import Invocation
 from augury.storage.opening import open_storage
-from augury.storage.protocols import CLIENT, Coordination, Event, RunSpec
+from augury.storage.protocols import CLIENT, Care, Coordination, Event, RunSpec
 
 PATIENCE_S = 30.0
 ROOT = Path(__file__).parents[2]
@@ -160,10 +160,17 @@ def family(pid: int) -> set[int]:
 
 
 def zygote_of(platform_pid: int) -> int:
-    """The pre-loaded parent: the child of the supervisor that is Python too."""
-    supervisor = Path(f"/proc/{platform_pid}/cmdline").read_bytes()
+    """The pre-loaded parent: the child of the supervisor that is in its process group; 0 if there is none just now."""
     children = Path(f"/proc/{platform_pid}/task/{platform_pid}/children").read_text().split()
-    return next(int(child) for child in children if Path(f"/proc/{child}/cmdline").read_bytes() == supervisor)
+    return next((int(child) for child in children if _is_parent(int(child), platform_pid)), 0)
+
+
+def _is_parent(pid: int, platform_pid: int) -> bool:
+    """Workers, which the supervisor adopts when their parent dies, and Redis have groups of their own."""
+    try:
+        return lives(pid) and os.getpgid(pid) == os.getpgid(platform_pid)
+    except ProcessLookupError:
+        return False
 
 
 def leftovers(platform: EmbeddedPlatform) -> list[str]:
@@ -194,11 +201,14 @@ def can_use_groups() -> bool:
     return all("cgroup v" in note for note in groups.notes)
 
 
-def begin_run(platform: EmbeddedPlatform, run_id: str = "run") -> Coordination:
-    """A run in the platform's storage, so that losses have somewhere to be told."""
+def begin_run(platform: EmbeddedPlatform, run_id: str = "run", *, joined: Sequence[Invocation] = ()) -> Coordination:
+    """A run in the platform's storage, so that losses have somewhere to be told; it does not make good for them."""
     run = open_storage(platform.storage_config).coordination(run_id)
-    spec = RunSpec(name="test", graph=b"", program=b"", plan=b"", concurrency=1, inline_bytes=0)
+    care = Care(restarts=0)
+    spec = RunSpec(name="test", graph=b"", program=b"", plan=b"", concurrency=1, inline_bytes=0, care=care)
     run.create(spec, sinks=[0], claims=[])
+    for one in joined:
+        run.join(one.worker, one.attempt)
     return run
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from augury.config import Resources
-from augury.invoke.embedded.cgroups import ControlGroups, enter, oom_kills, open_limits, sweep_groups
+from augury.invoke.embedded.cgroups import ControlGroups, KillCounter, enter, oom_kills, open_limits, sweep_groups
 from augury.invoke.embedded.platform import EmbeddedPlatform
 from augury.invoke.embedded.room import Room
 from augury.invoke.embedded.wire import GroupEntry
@@ -54,14 +54,15 @@ def test_a_worker_may_use_the_memory_that_it_was_given(platform: EmbeddedPlatfor
 
 @enforced
 def test_a_worker_that_runs_out_of_memory_fails_its_run_and_says_so(platform: EmbeddedPlatform, stage: Stage) -> None:
-    run = begin_run(platform)
-    platform.gateway().invoke([invocation("greedy", memory_mb=128)])
+    greedy = invocation("greedy", memory_mb=128)
+    run = begin_run(platform, joined=[greedy])
+    platform.gateway().invoke([greedy])
     stage.next().send("allocate", 400)
     _, ended = events_of(run, 2)
     assert isinstance(ended, RunEnded)
     text = ended.failure.decode()
     assert text.startswith("greedy: ran out of memory after ")
-    assert text.endswith(" s: its limit is 128 MB")
+    assert text.endswith(" s")
 
 
 @enforced
@@ -271,10 +272,16 @@ def test_entering_makes_the_group_sets_its_limits_and_moves_the_process(
 def test_kills_for_memory_are_counted_in_both_versions(tmp_path: Path, file: str, text: str) -> None:
     (tmp_path / file).write_text(text)
     assert oom_kills(tmp_path) == 2
+    killed = KillCounter(str(tmp_path))
+    assert not killed.rose()
+    (tmp_path / file).write_text(text.replace("oom_kill 2", "oom_kill 3"))
+    assert killed.rose()
 
 
 def test_a_group_without_counters_had_no_kills(tmp_path: Path) -> None:
     assert oom_kills(tmp_path) == 0
+    assert not KillCounter(str(tmp_path)).rose()
+    assert not KillCounter("").rose()
 
 
 @enforced

@@ -12,8 +12,10 @@ import pytest
 
 from augury.errors import GatewayError
 from augury.invoke.embedded.folders import make_folder, sweep_folders
+from augury.invoke.embedded.platform import EmbeddedPlatform
 from augury.invoke.http_gateway import HttpGateway
 from augury.storage.protocols import RunEnded, WorkerLeft
+from augury.storage.server import RedisServer
 from tests.invoke.stage import (
     ROOT,
     Stage,
@@ -136,21 +138,88 @@ def test_no_worker_stays_when_their_parent_is_killed(client: Client) -> None:
     assert lives(client.supervisor)
 
 
-def test_runs_are_told_when_the_parent_of_all_workers_is_killed(stage: Stage) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_another_parent_takes_the_place_of_one_that_is_killed_or_stopped(stage: Stage, number: signal.Signals) -> None:
     with embedded(slots=1).start() as platform:
-        running, queued = begin_run(platform, "running"), begin_run(platform, "queued")
-        platform.gateway().invoke([invocation("a", "running"), invocation("b", "queued")])
+        run = begin_run(platform, joined=[invocation("a")])
+        platform.gateway().invoke([invocation("a"), invocation("b")])
         stage.next()
+        killed = zygote_of(platform.pid)
+        os.kill(killed, number)
+        left, ended = events_of(run, 2)
+        assert isinstance(left, WorkerLeft)
+        assert isinstance(ended, RunEnded)
+        expected = "a: died because the platform's pre-loaded parent process was killed by SIGKILL"
+        assert ended.failure.decode() == expected
+        queued = stage.next()
+        assert queued.worker == "b", "what is queued is not lost"
+        queued.finish()
+        platform.gateway().invoke([invocation("c")])
+        stage.next().finish()
+        settle(platform, running=0, queued=0, lost=1)
+        assert zygote_of(platform.pid) != killed
+    assert leftovers(platform) == []
+
+
+def _kill_and_await_another(platform_pid: int) -> None:
+    killed = zygote_of(platform_pid)
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: zygote_of(platform_pid) not in (0, killed), "there is another parent")
+
+
+def test_parents_that_die_again_and_again_are_the_end_of_the_platform() -> None:
+    with embedded(slots=1).start() as platform:
+        assert platform.usable
+        for _ in range(3):
+            _kill_and_await_another(platform.pid)
         os.kill(zygote_of(platform.pid), signal.SIGKILL)
-        for run, told in ((running, "a: died because"), (queued, "b: was not started because")):
-            left, ended = events_of(run, 2)
-            assert isinstance(left, WorkerLeft)
-            assert isinstance(ended, RunEnded)
-            assert ended.failure.decode() == f"{told} the platform's pre-loaded parent process was killed by SIGKILL"
+        wait_until(lambda: platform.gateway().status()["broken"], "it is given up")
         with pytest.raises(GatewayError, match="was killed by SIGKILL; start the platform anew"):
             platform.gateway().invoke([invocation("c")])
-        settle(platform, running=0, queued=0, lost=2)
+        assert platform.alive
+        assert not platform.usable
     assert leftovers(platform) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_another_supervisor_takes_the_place_of_one_that_is_killed_or_stopped(
+    stage: Stage, redis_server: RedisServer, number: signal.Signals
+) -> None:
+    with embedded(slots=1).start(redis=redis_server.address, patience_s=0.1) as platform:
+        killed, url = platform.pid, platform.url
+        kept = Path(platform.storage_config.object_dir) / "kept"
+        kept.write_text("a large output")
+        platform.gateway().invoke([invocation("a")])
+        puppet = stage.next()
+        os.kill(killed, number)
+        puppet.wait_for_the_end()
+        platform.gateway().invoke([invocation("a", attempt=2)])
+        second = stage.next()
+        assert platform.pid != killed
+        assert second.facts["gateway_url"] == platform.url == url
+        assert kept.read_text() == "a large output"
+        assert platform.alive
+        assert platform.deaths == 1
+        second.finish()
+    assert not kept.exists()
+    assert groups_of(platform.folder) == []
+
+
+def test_a_supervisor_that_dies_again_and_again_is_given_up(redis_server: RedisServer) -> None:
+    with embedded(slots=1).start(redis=redis_server.address) as platform:
+        for _ in range(3):
+            _kill_supervisor(platform)
+            assert platform.usable
+        os.kill(platform.pid, signal.SIGKILL)
+        wait_until(lambda: not platform.alive, "it is given up")
+        assert not platform.usable
+    assert not platform.folder.exists()
+
+
+def _kill_supervisor(platform: EmbeddedPlatform) -> None:
+    killed = platform.pid
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: platform.pid != killed, "another one is ready")
 
 
 def test_closing_ends_the_busy_and_the_idle(stage: Stage) -> None:
@@ -161,6 +230,35 @@ def test_closing_ends_the_busy_and_the_idle(stage: Stage) -> None:
     pids = family(platform.pid)
     platform.close()
     assert not any(map(lives, pids))
+    assert leftovers(platform) == []
+
+
+def test_a_supervisor_that_is_stopped_with_all_that_it_started_ends_with_all_of_it(stage: Stage) -> None:
+    with embedded(slots=1).start(patience_s=0.1) as platform:
+        platform.gateway().invoke([invocation("a")])
+        stage.next()
+        pids = family(platform.pid)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: not platform.alive, "it is noticed")
+        wait_until(lambda: not any(map(lives, pids)), "all processes of the platform are gone")
+
+
+def test_closing_ends_a_supervisor_that_is_stopped() -> None:
+    platform = embedded().start()
+    os.kill(platform.pid, signal.SIGSTOP)
+    platform.close()
+    assert platform._process.returncode == 0
+    assert leftovers(platform) == []
+
+
+def test_closing_ends_a_parent_that_is_stopped() -> None:
+    platform = embedded().start()
+    zygote = zygote_of(platform.pid)
+    os.kill(zygote, signal.SIGSTOP)
+    platform.close()
+    assert not lives(zygote)
+    assert platform._process.returncode == 0
     assert leftovers(platform) == []
 
 

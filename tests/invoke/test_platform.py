@@ -189,8 +189,9 @@ def test_an_interrupt_does_not_reach_a_worker(platform: EmbeddedPlatform, stage:
 def test_a_worker_that_dies_with_an_invocation_fails_its_run(
     platform: EmbeddedPlatform, stage: Stage, order: tuple[object, ...], told: str
 ) -> None:
-    run = begin_run(platform)
-    platform.gateway().invoke([invocation("w7", attempt=2)])
+    doomed = invocation("w7", attempt=2)
+    run = begin_run(platform, joined=[doomed])
+    platform.gateway().invoke([doomed])
     puppet = stage.next()
     puppet.send(*order)
     left, ended = events_of(run, 2)
@@ -204,6 +205,26 @@ def test_a_worker_that_dies_with_an_invocation_fails_its_run(
     assert told in ended.failure.decode()
     settle(platform, running=0, lost=1)
     assert run_one(platform, stage, "next").pid != puppet.pid
+
+
+def test_what_workers_refuse_to_unpickle_is_counted(platform: EmbeddedPlatform, stage: Stage) -> None:
+    for count in (2, 3):
+        platform.gateway().invoke([invocation(f"w{count}")])
+        puppet = stage.next()
+        puppet.order("refuse", count)
+        puppet.finish()
+    settle(platform, running=0, refused=5)
+
+
+@pytest.mark.parametrize("size", [3, 4, 5000])
+def test_a_worker_that_talks_nonsense_is_given_up(platform: EmbeddedPlatform, stage: Stage, size: int) -> None:
+    run = begin_run(platform)
+    platform.gateway().invoke([invocation("w7")])
+    puppet = stage.next()
+    assert puppet.order("babble", size) == size
+    puppet.finish()
+    assert isinstance(events_of(run, 1)[0], WorkerLeft)
+    settle(platform, lost=1)
 
 
 def test_an_idle_worker_that_is_killed_costs_no_invocation(platform: EmbeddedPlatform, stage: Stage) -> None:
@@ -321,7 +342,7 @@ def test_a_closed_platform_is_told_by_its_gateway(stage: Stage) -> None:
     gateway = platform.gateway()
     gateway.limits()
     platform.close()
-    with pytest.raises(GatewayError, match=r"cannot be reached \(connection refused\): check the address"):
+    with pytest.raises(GatewayError, match=r"cannot be reached \(connection refused\).*: check the address"):
         gateway.invoke([invocation()])
 
 

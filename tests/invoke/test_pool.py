@@ -209,3 +209,28 @@ def test_slots_order_and_bounds_hold_whatever_happens(slots: int, max_idle: int,
         assert pool.queued == 0 or pool.running == slots
         assert len({start.worker for start in busy}) == len(busy)
         assert names(began) == submitted[: len(began)]
+
+
+def test_an_older_attempt_gives_its_slot_up_for_the_one_that_has_its_place() -> None:
+    pool = Pool(slots=2, keep_alive_s=60, max_idle=4)
+    pool.submit([invocation("w"), invocation("x"), invocation("w", attempt=2)], 0.0)
+    first, other = pool.start_next(), pool.start_next()
+    assert first is not None
+    assert other is not None
+    assert pool.start_next() is None
+    assert pool.older_than(invocation("w", attempt=2)) == [first]
+    assert pool.older_than(invocation("w", attempt=2)) == []
+    successor = pool.start_next()
+    assert successor is not None
+    assert successor.job.invocation.attempt == 2
+    assert pool.busy_with(other.worker) == other
+
+
+def test_the_worker_of_an_invocation_is_found() -> None:
+    pool = Pool(slots=2, keep_alive_s=60, max_idle=4)
+    pool.submit([invocation("w")], 0.0)
+    assert pool.running_as(invocation("w")) is None
+    start = pool.start_next()
+    assert start is not None
+    assert pool.running_as(invocation("w")) == start.worker
+    assert pool.running_as(invocation("w", attempt=2)) is None

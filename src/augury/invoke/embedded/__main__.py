@@ -1,22 +1,29 @@
-"""The supervisor's process begins here: `python -m augury.invoke.embedded`, started by `Embedded.start`."""
+"""The supervisor's process begins here: `python -m augury.invoke.embedded`, started by `Embedded.start`.
+
+With the number of a socket as its argument it becomes a pre-loaded parent instead: one that stands for another.
+"""
 
 import importlib
 import os
 import signal
+import socket
 import sys
 
 import msgspec
 
 from augury.invoke.embedded.wire import Settings
-from augury.invoke.embedded.zygote import fork_zygote
+from augury.invoke.embedded.zygote import be_zygote, fork_zygote
 
 
 def main() -> None:
     """Read the settings, fork the pre-loaded parent, and supervise until the client is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = msgspec.json.decode(_read_line(), type=Settings)
-    os.set_inheritable(settings.folder_lock, False)
     sys.path[:0] = settings.sys_path
+    if len(sys.argv) > 1:
+        be_zygote(socket.socket(fileno=int(sys.argv[1])), settings)
+    for lock in (settings.folder_lock, settings.object_lock):
+        os.set_inheritable(lock, False)
     # The pre-loaded parent imports what workers need while this process imports what it needs itself.
     zygote, control = fork_zygote(settings)
     importlib.import_module("augury.invoke.embedded.service").serve(settings, zygote, control)

@@ -41,6 +41,7 @@ _MIB: Final = 1024 * 1024
 _ATTEMPTS: Final = 3
 _PATIENCE_S: Final = 2.0
 _PAUSE_S: Final = 0.002
+_MOST_READ: Final = 4096
 _PROC: Final = Path("/proc/self")
 
 
@@ -103,6 +104,10 @@ class Groups(Protocol):
         """Whether the kernel killed a process of this worker because the group was full."""
         ...
 
+    def peak_mb(self, worker: int) -> int:
+        """The most memory in MiB that a worker had, its subprocesses included; 0 if that is not known."""
+        ...
+
     def remove(self, worker: int) -> None:
         """Forget a worker that is gone, with whatever it left behind."""
         ...
@@ -131,6 +136,10 @@ class NoGroups:
     def out_of_memory(self, worker: int) -> bool:
         """Nobody knows."""
         return False
+
+    def peak_mb(self, worker: int) -> int:
+        """Nobody knows."""
+        return 0
 
     def remove(self, worker: int) -> None:
         """There is nothing to remove."""
@@ -170,6 +179,11 @@ class ControlGroups:
         """Whether the kernel killed a process of this worker because the group was full."""
         group = self.memory_group(worker)
         return bool(group) and oom_kills(Path(group)) > 0
+
+    def peak_mb(self, worker: int) -> int:
+        """The most memory in MiB that a worker had, its subprocesses included; 0 if that is not known."""
+        group = self.memory_group(worker)
+        return peak_bytes(Path(group)) // _MIB if group else 0
 
     def remove(self, worker: int) -> None:
         """Forget a worker that is gone, with whatever it left behind; what is still dying is tried again later."""
@@ -251,12 +265,48 @@ def enter(groups: Iterable[GroupEntry]) -> None:
 
 def oom_kills(group: Path) -> int:
     """How many processes of a group the kernel killed because the group was full."""
-    for file in ("memory.events", "memory.oom_control"):
+    return _kills(_kill_file(str(group)))
+
+
+class KillCounter:
+    """Whether the kernel killed a process of a group because the group was full; cheap enough to be asked often.
+
+    A worker that is killed says nothing any more. One whose subprocess is killed sees a strange exit status, or a
+    pool that never answers, and goes on; this is how it knows better.
+
+    Args:
+        group: The folder of the group; empty if nothing limits the memory: then nobody knows.
+    """
+
+    def __init__(self, group: str) -> None:
+        self._file = _kill_file(group) if group else ""
+        self._before = _kills(self._file)
+
+    def rose(self) -> bool:
+        """Whether one was killed since this was made."""
+        return bool(self._file) and _kills(self._file) > self._before
+
+
+def _kill_file(group: str) -> str:
+    """The file that tells how many were killed: of version 2, or else of version 1; empty if there is none."""
+    files = (f"{group}/{name}" for name in ("memory.events", "memory.oom_control"))
+    return next(filter(os.path.exists, files), "")
+
+
+def _kills(file: str) -> int:
+    with suppress(OSError, ValueError):
+        for line in _read(file).splitlines():
+            key, _, value = line.partition(b" ")
+            if key == b"oom_kill":
+                return int(value)
+    return 0
+
+
+def peak_bytes(group: Path) -> int:
+    """The most memory that a group ever held; 0 if the kernel does not tell."""
+    for file in ("memory.peak", "memory.max_usage_in_bytes"):
         with suppress(OSError, ValueError):
-            for line in (group / file).read_text().splitlines():
-                key, _, value = line.partition(" ")
-                if key == "oom_kill":
-                    return int(value)
+            return int((group / file).read_text())
     return 0
 
 
@@ -382,6 +432,14 @@ def _write(file: str, text: str) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _read(file: str) -> bytes:
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _MOST_READ)
     finally:
         os.close(descriptor)
 

@@ -10,13 +10,16 @@ from augury.config import Resources
 from augury.invoke.embedded.cloud import Constant, Emulation, LogNormal, StartUp
 from augury.serde import Blob, Buffer
 from augury.storage.protocols import (
+    Beat,
     Claim,
     Coordination,
     Event,
     Joined,
+    Missing,
     Objects,
     Outcome,
     Progress,
+    Remains,
     Report,
     RunSpec,
     Status,
@@ -94,10 +97,12 @@ class EmulatedCoordination:
         self._memory_mb = memory_mb
         self._sleep = sleep
 
-    def create(self, spec: RunSpec, sinks: Sequence[int], claims: Sequence[Claim]) -> None:
+    def create(
+        self, spec: RunSpec, sinks: Sequence[int], claims: Sequence[Claim], planned: Sequence[Claim] = ()
+    ) -> None:
         """See `Coordination.create`."""
         self._delay()
-        self._coordination.create(spec, sinks, claims)
+        self._coordination.create(spec, sinks, claims, planned)
 
     def spec(self) -> RunSpec | None:
         """See `Coordination.spec`."""
@@ -108,6 +113,26 @@ class EmulatedCoordination:
         """See `Coordination.join`."""
         self._delay()
         return self._coordination.join(worker, attempt)
+
+    def remains(self) -> Remains:
+        """See `Coordination.remains`."""
+        self._delay()
+        return self._coordination.remains()
+
+    def live(self) -> tuple[Missing, ...]:
+        """See `Coordination.live`."""
+        self._delay()
+        return self._coordination.live()
+
+    def starting(self) -> tuple[Missing, ...]:
+        """See `Coordination.starting`."""
+        self._delay()
+        return self._coordination.starting()
+
+    def beat(self, worker: str = "", attempt: int = 0, lost: Sequence[Missing] = ()) -> Beat:
+        """See `Coordination.beat`."""
+        self._delay()
+        return self._coordination.beat(worker, attempt, lost)
 
     def report(self, report: Report) -> Outcome:
         """See `Coordination.report`."""
@@ -137,10 +162,10 @@ class EmulatedCoordination:
         self._delay()
         return self._coordination.suspend(worker, attempt, cursor, grace_s)
 
-    def fail(self, status: Status, failure: bytes) -> bool:
+    def fail(self, status: Status, failure: bytes, worker: str = "", attempt: int = 0) -> bool:
         """See `Coordination.fail`."""
         self._delay()
-        return self._coordination.fail(status, failure)
+        return self._coordination.fail(status, failure, worker, attempt)
 
     def leave(self, summary: WorkerSummary) -> None:
         """See `Coordination.leave`."""
@@ -166,6 +191,16 @@ class EmulatedCoordination:
         """See `Coordination.prune`."""
         self._delay()
         self._coordination.prune()
+
+    def follow(self) -> bool:
+        """See `Coordination.follow`."""
+        self._delay()
+        return self._coordination.follow()
+
+    def unfollow(self) -> bool:
+        """See `Coordination.unfollow`."""
+        self._delay()
+        return self._coordination.unfollow()
 
     def remove(self) -> None:
         """See `Coordination.remove`."""

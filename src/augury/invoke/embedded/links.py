@@ -5,12 +5,14 @@ and a message to a worker whose socket has room, which is nearly always, is one 
 """
 
 import asyncio
+import logging
 import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from augury.errors import PlatformError
 from augury.invoke.embedded.wire import (
     FORK,
     FROM_PARENT,
@@ -22,6 +24,8 @@ from augury.invoke.embedded.wire import (
     FromWorker,
     frame,
 )
+
+logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES: Final = 256 * 1024
 
@@ -66,6 +70,8 @@ class WorkerLink:
                     return
         except BlockingIOError:
             return
+        except PlatformError as error:
+            logger.error("a worker is given up: %s", error)  # noqa: TRY400 - where it was noticed does not matter
         except OSError:
             pass
         self.close()

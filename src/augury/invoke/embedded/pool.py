@@ -34,6 +34,7 @@ Key = tuple[Resources, str | None]
 """What an idle worker fits: resources, and the stamp of the code that it has seen, or None for none."""
 
 _Name = TypeVar("_Name")
+_Fact = TypeVar("_Fact")
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -49,22 +50,6 @@ class Start(msgspec.Struct, frozen=True):
     worker: int
     job: Job
     cold: bool
-
-
-class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """An invocation that did not come to its end.
-
-    Attributes:
-        invocation: Which.
-        cold: Whether its worker was new.
-        duration_s: How long it ran.
-        reason: What happened, in words; empty if it was stopped on purpose, which is no failure of the run.
-    """
-
-    invocation: Invocation
-    cold: bool
-    duration_s: float
-    reason: str
 
 
 class _Idle(msgspec.Struct, frozen=True):
@@ -103,6 +88,7 @@ class Pool:
         self._by_key: dict[Key, dict[int, None]] = {}
         self._accepted: OrderedDict[tuple[str, str, int], None] = OrderedDict()
         self._stopped: OrderedDict[str, None] = OrderedDict()
+        self._detached: OrderedDict[str, Invocation] = OrderedDict()
 
     @property
     def queued(self) -> int:
@@ -119,13 +105,32 @@ class Pool:
         """How many warm workers wait."""
         return len(self._idle)
 
+    def runs(self) -> tuple[set[str], set[str]]:
+        """The runs that are remembered: those that end with the client, and those that are detached."""
+        detached = set(self._detached)
+        return {run_id for run_id, _, _ in self._accepted} - detached, detached
+
+    def detached(self) -> dict[str, Invocation]:
+        """The detached runs that are remembered, each with the invocation of it that came last."""
+        return dict(self._detached)
+
+    def running_as(self, invocation: Invocation) -> int | None:
+        """The worker that runs this very invocation."""
+        for worker, start in self._busy.items():
+            one = start.job.invocation
+            if (one.run_id, one.worker, one.attempt) == (invocation.run_id, invocation.worker, invocation.attempt):
+                return worker
+        return None
+
     def submit(self, invocations: Sequence[Invocation], received_s: float) -> None:
         """Queue invocations; those that were submitted before, or whose run was stopped, are ignored."""
         for invocation in invocations:
             name = (invocation.run_id, invocation.worker, invocation.attempt)
             if name in self._accepted or invocation.run_id in self._stopped:
                 continue
-            _remember(self._accepted, name)
+            _remember(self._accepted, name, None)
+            if invocation.detached:
+                _remember(self._detached, invocation.run_id, invocation)
             self._stamp = invocation.stamp
             self.counters.invocations += 1
             self._queue.append(Job(invocation, received_s))
@@ -184,7 +189,7 @@ class Pool:
 
     def drop_run(self, run_id: str) -> tuple[int, list[Start]]:
         """Stop a run: forget its queued invocations (how many) and free the slots of its running ones (which)."""
-        _remember(self._stopped, run_id)
+        _remember(self._stopped, run_id, None)
         kept = [job for job in self._queue if job.invocation.run_id != run_id]
         dropped = len(self._queue) - len(kept)
         self._queue = deque(kept)
@@ -193,11 +198,30 @@ class Pool:
             del self._busy[start.worker]
         return dropped, killed
 
+    def drop_workers(self) -> list[Start]:
+        """Forget all workers, because they are gone; returns what they ran. What is queued stays."""
+        running = list(self._busy.values())
+        for forgotten in (self._busy, self._idle, self._by_key):
+            forgotten.clear()
+        return running
+
+    def older_than(self, invocation: Invocation) -> list[Start]:
+        """Forget the running invocations of earlier attempts of the same worker, and free their slots; returns them."""
+        found = [
+            start
+            for start in self._busy.values()
+            if start.job.invocation.run_id == invocation.run_id
+            and start.job.invocation.worker == invocation.worker
+            and start.job.invocation.attempt < invocation.attempt
+        ]
+        for start in found:
+            del self._busy[start.worker]
+        return found
+
     def drop_all(self) -> tuple[list[Job], list[Start]]:
         """Forget everything, because no worker can be had any more; returns what was queued and what ran."""
-        queued, running = list(self._queue), list(self._busy.values())
-        for forgotten in (self._queue, self._busy, self._idle, self._by_key):
-            forgotten.clear()
+        queued, running = list(self._queue), self.drop_workers()
+        self._queue.clear()
         return queued, running
 
     def expire(self, now_s: float) -> list[int]:
@@ -248,7 +272,7 @@ class Pool:
             del self._by_key[key]
 
 
-def _remember(memory: OrderedDict[_Name, None], name: _Name) -> None:
-    memory[name] = None
+def _remember(memory: OrderedDict[_Name, _Fact], name: _Name, fact: _Fact) -> None:
+    memory[name] = fact
     while len(memory) > _REMEMBERED:
         memory.popitem(last=False)

@@ -21,6 +21,9 @@ _MIB: Final = 1024 * 1024
 _STACKS_MB: Final = 64
 """Room for the stacks of a few threads: they count as data from the moment they are reserved."""
 
+OUT_OF_MEMORY: Final = 42
+"""The exit status of a worker that ends itself because it may not allocate what a task wants."""
+
 _MANY_FILES: Final = 65_536
 _STATM: Final = Path("/proc/self/statm")
 
@@ -109,3 +112,18 @@ def describe_exit(status: int) -> str:
         except ValueError:
             return f"was killed by signal {number}"
     return f"exited with status {os.waitstatus_to_exitcode(status)}"
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal, and has not been continued."""
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    return False
+
+
+def cpu_ticks(pid: int) -> int:
+    """How much a process has computed so far, in ticks of the kernel's clock; 0 if that is not known."""
+    with suppress(OSError, ValueError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+    return 0

@@ -20,12 +20,12 @@ from urllib.parse import unquote
 import msgspec
 
 from augury.config import Resources, StorageConfig
-from augury.errors import PlatformError, StorageError
+from augury.errors import DefinitionError, PlatformError, StorageError
 from augury.invoke.embedded.cgroups import Groups, machine_memory_mb, open_limits, sweep_groups
-from augury.invoke.embedded.folders import make_object_folder, sweep_folders
+from augury.invoke.embedded.folders import sweep_folders
 from augury.invoke.embedded.processes import adopt_orphans, raise_file_limit
 from augury.invoke.embedded.supervisor import Supervisor
-from augury.invoke.embedded.wire import NotReady, Ready, Settings
+from augury.invoke.embedded.wire import END, NotReady, Ready, Settings
 from augury.invoke.gateway import Invocation, Limits
 from augury.invoke.http import HttpError, HttpServer, Request, Response, ServerLimits, bearer
 from augury.storage.server import RedisServer
@@ -49,6 +49,7 @@ class Prewarm(msgspec.Struct, frozen=True):
 
 _INVOCATIONS: Final = msgspec.msgpack.Decoder(list[Invocation])
 _PREWARM: Final = msgspec.msgpack.Decoder(Prewarm)
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DefinitionError)
 
 
 class Service:
@@ -96,7 +97,7 @@ class Service:
         self._check_health()
         try:
             invocations = _INVOCATIONS.decode(body)
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, f"not a list of invocations: {error}") from None
         self._supervisor.invoke(invocations)
         return Response(status=HTTPStatus.ACCEPTED)
@@ -105,7 +106,7 @@ class Service:
         self._check_health()
         try:
             wanted = _PREWARM.decode(body)
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             raise HttpError(HTTPStatus.BAD_REQUEST, f"not a request to pre-warm: {error}") from None
         self._supervisor.prewarm(wanted.resources, wanted.count)
         return Response(status=HTTPStatus.ACCEPTED)
@@ -127,29 +128,41 @@ def serve(settings: Settings, zygote: int, control: socket.socket) -> None:
     folder = Path(settings.folder)
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        objects, _ = make_object_folder(folder)
-        stack.callback(shutil.rmtree, objects, ignore_errors=True)
+        stack.callback(shutil.rmtree, settings.object_dir, ignore_errors=True)
         address = settings.redis or _start_redis(folder, stack)
-        groups = open_limits(folder.name.removeprefix("augury-"), settings.enforce_limits)
+        # Not under the name that an earlier one had which died: its groups may still be there.
+        later = f".{settings.generation}" if settings.generation else ""
+        groups = open_limits(folder.name.removeprefix("augury-") + later, settings.enforce_limits)
         stack.callback(groups.close)
-        storage = StorageConfig(redis=address, object_dir=str(objects))
+        storage = StorageConfig(
+            redis=address,
+            object_dir=settings.object_dir,
+            patience_s=settings.patience_s,
+            timeout_s=settings.redis_timeout_s,
+        )
         asyncio.run(_serve(settings, storage, groups, zygote, control))
 
 
 def _start_redis(folder: Path, stack: contextlib.ExitStack) -> str:
     """The address of a Redis server of our own, which is stopped with the stack."""
     try:
-        return stack.enter_context(RedisServer(folder)).address
+        return stack.enter_context(RedisServer(folder, on_death=_end_without_redis)).address
     except PlatformError as error:
         _tell_client(NotReady(error=str(error)))
         raise
 
 
+def _end_without_redis() -> None:
+    """With its own Redis everything is gone that the platform's runs had: it ends, and the next run gets a new one."""
+    logger.error("the platform's Redis died")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 async def _serve(
     settings: Settings, storage: StorageConfig, groups: Groups, zygote: int, control: socket.socket
 ) -> None:
-    end = asyncio.Event()
-    _watch_for_the_end(end)
+    end, gone = asyncio.Event(), asyncio.Event()
+    _watch_for_the_end(end, gone)
     supervisor = Supervisor(settings, storage, groups, zygote, control)
     imitated_s = settings.emulation.cold_start.high_s if settings.emulation else 0.0
     limits = Limits(
@@ -158,13 +171,14 @@ async def _serve(
         start_s=_START_S + imitated_s,
         # What workers have unless told otherwise must do on a small machine too: hardly any task uses all of it.
         memory_mb=machine_memory_mb(),
+        time_limit_s=settings.time_limit_s,
     )
     service = Service(supervisor, limits)
     server = HttpServer(service.answer, ServerLimits(body_bytes=settings.body_bytes), bearer(settings.token))
     try:
-        await server.start()
+        await server.start(port=settings.port)
         supervisor.gateway_url = server.url
-        await _first(supervisor.ready, end)
+        await _first_of(supervisor.ready, end, gone)
         if supervisor.broken:
             _tell_client(NotReady(error=supervisor.broken))
             return
@@ -176,41 +190,66 @@ async def _serve(
             notes=groups.notes,
             unlimited=groups.unlimited,
         )
-        _tell_client(ready)
+        client = _tell_client(ready)
+        supervisor.on_break = lambda what: _tell(client, NotReady(error=what))
         threading.Thread(target=_sweep, name="sweeper", daemon=True).start()
         _trim_log()
-        await end.wait()
+        supervisor.sweep_now_and_then()
+        await _first_of(end, gone)
+        if not end.is_set():
+            await _go_on(supervisor, settings, end)
     finally:
         await server.close()
         supervisor.close()
 
 
-async def _first(ready: "asyncio.Future[None]", end: asyncio.Event) -> None:
-    """Wait until the pre-loaded parent is ready, or the client has lost interest."""
-    ending = asyncio.ensure_future(end.wait())
-    await asyncio.wait((ready, ending), return_when=asyncio.FIRST_COMPLETED)
-    ending.cancel()
+async def _go_on(supervisor: Supervisor, settings: Settings, end: asyncio.Event) -> None:
+    """The client is gone: end what was only for it, and stay for what is detached."""
+    bound, detached = supervisor.runs()
+    if bound and (detached or settings.redis):  # with a Redis of our own and nothing else, they simply end with us
+        await supervisor.cancel_runs(bound)
+    if detached:
+        lingering = asyncio.ensure_future(supervisor.linger(settings.linger_s, settings.detached_s))
+        await _first_of(lingering, end)
 
 
-def _watch_for_the_end(end: asyncio.Event) -> None:
-    """Set `end` when the client is gone, which closes our standard input, or at SIGTERM."""
+async def _first_of(*awaited: "asyncio.Future[None] | asyncio.Event") -> None:
+    """Wait until one of these is there; the others are not waited for any more."""
+    futures = [asyncio.ensure_future(one.wait() if isinstance(one, asyncio.Event) else one) for one in awaited]
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+    for future, one in zip(futures, awaited, strict=True):
+        if isinstance(one, asyncio.Event):
+            future.cancel()
+
+
+def _watch_for_the_end(end: asyncio.Event, gone: asyncio.Event) -> None:
+    """Set `end` when the client says that this is the end, or at SIGTERM; `gone` when it is gone without a word."""
     loop = asyncio.get_running_loop()
 
     def read() -> None:
-        if not os.read(0, 4096):
-            loop.remove_reader(0)
+        said = os.read(0, 4096)
+        if END in said:
             end.set()
+        elif not said:
+            loop.remove_reader(0)
+            gone.set()
 
     loop.add_reader(0, read)
     loop.add_signal_handler(signal.SIGTERM, end.set)
 
 
-def _tell_client(message: Ready | NotReady) -> None:
-    """Send the one line that the client waits for, and let go of standard output."""
+def _tell_client(message: Ready | NotReady) -> int:
+    """Send the one line that the client waits for, and let go of standard output; returns another way to the client."""
+    client = os.dup(1)
+    os.dup2(2, 1)
+    _tell(client, message)
+    return client
+
+
+def _tell(client: int, message: Ready | NotReady) -> None:
     # A client that is gone by now is noticed at the other end.
     with contextlib.suppress(BrokenPipeError):
-        os.write(1, msgspec.json.encode(message) + b"\n")
-    os.dup2(2, 1)
+        os.write(client, msgspec.json.encode(message) + b"\n")
 
 
 def _sweep() -> None:

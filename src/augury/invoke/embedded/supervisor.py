@@ -10,28 +10,34 @@ fork long. Who told what, in the life of one invocation:
       │               │ ◀───────────────────────────┼─── Started, Done    │
       │               │ ◀── Exited (reaped) ────────┤ ◀─── dies ──────────┘
 
-A worker that ends before `Done` takes its invocation with it, and the run is told. Only if the worker was warm
+A worker that ends before `Done` takes its invocation with it; the run is told, and says what is to be started in its
+place. Only if the worker was warm
 and had not yet said `Started` does the invocation go back to the head of the queue: nothing of it happened.
 """
 
 import asyncio
-import importlib
 import logging
+import math
 import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from random import Random
+from typing import Final
 
 import msgspec
 
 from augury.config import Resources, StorageConfig
+from augury.invoke.blackbox import RunningTask
 from augury.invoke.embedded.cgroups import FLOOR_MB, Groups
+from augury.invoke.embedded.inquest import Inquest, Tended, never_ran
 from augury.invoke.embedded.links import WorkerLink, ZygoteLink
-from augury.invoke.embedded.pool import Job, Loss, Pool, Start
-from augury.invoke.embedded.processes import children, describe_exit, end_children
+from augury.invoke.embedded.messenger import VOUCH_S, Messenger
+from augury.invoke.embedded.parents import Parents
+from augury.invoke.embedded.pool import Pool, Start
+from augury.invoke.embedded.processes import children, describe_exit, end_children, is_stopped
 from augury.invoke.embedded.wire import (
     Done,
     Exited,
@@ -47,9 +53,25 @@ from augury.invoke.embedded.wire import (
     Setup,
     Started,
 )
-from augury.invoke.gateway import Invocation
+from augury.invoke.embedded.zygote import spawn_zygote
+from augury.invoke.gateway import Invocation, LossKind
 
 logger = logging.getLogger(__name__)
+
+_INSPECT_S: Final = 0.25
+"""How often it is looked for tasks that are late and deaf."""
+_DEAF_S: Final = 2.0
+"""How long after its time a task may go on; longer than its worker waits, which knows more of it."""
+_PAUSE_S: Final = 0.2
+"""How long to wait before a worker is started again that could not be started; longer with each attempt."""
+_STUCK_S: Final = 5.0
+"""How long a worker that has a slot may take to come up, before it counts as stuck."""
+_TO_LEAVE_S: Final = 2.0
+"""How long an invocation whose place another one has may take to notice that and end."""
+
+
+def _nothing(_what: str) -> None:
+    """Whoever is to be told of a broken platform is not there yet."""
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,17 +85,9 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     warm_starts: int
     prewarmed: int
     lost: int
+    refused: int
     notes: tuple[str, ...]
     broken: str
-
-
-class _Worker(msgspec.Struct):
-    """A worker process as the supervisor sees it."""
-
-    link: WorkerLink
-    pid: int = 0
-    started_s: float | None = None
-    timer: asyncio.TimerHandle | None = None
 
 
 class Supervisor:
@@ -85,6 +99,12 @@ class Supervisor:
         groups: Where workers are limited.
         zygote: The process id of the pre-loaded parent.
         control: The socket to it.
+
+    Attributes:
+        ready: Done when workers can be started, or never will be.
+        broken: Why no worker can be started any more; empty if they can.
+        on_break: Called with that, should it come to it.
+        gateway_url: Where workers start others.
     """
 
     def __init__(
@@ -93,24 +113,50 @@ class Supervisor:
         self._settings = settings
         self._storage = storage
         self._groups = groups
+        self._inquest = Inquest(settings.folder, groups, settings.time_limit_s)
+        self._messenger = Messenger(storage, settings.on_loss, self.invoke)
         self._zygote_pid = zygote
         self._spared = children() - {zygote}
         self._loop = asyncio.get_running_loop()
         self._pool = Pool(settings.slots, settings.keep_alive_s, settings.max_idle)
-        self._workers: dict[int, _Worker] = {}
+        self._workers: dict[int, Tended] = {}
         self._rng = Random(settings.emulation.seed if settings.emulation else 0)  # noqa: S311 - imitates, protects nothing
         self._expiry: asyncio.TimerHandle | None = None
-        self._lost = 0
-        self._untold: list[Loss] = []
-        self._teller = ThreadPoolExecutor(max_workers=1, thread_name_prefix="losses")
+        self._inspection: asyncio.TimerHandle | None = None
+        self._refused = 0
         self._zygote = ZygoteLink(control, self._on_zygote, self._on_zygote_end)
         self.ready: asyncio.Future[None] = self._loop.create_future()
+        self._parents = Parents(settings.start_timeout_s, self._loop.time())
+        self._held = False
         self.broken = ""
+        self.on_break: Callable[[str], None] = _nothing
         self.gateway_url = ""
 
     def invoke(self, invocations: Sequence[Invocation]) -> None:
         """Take invocations; start what can be started."""
+        self._end_stuck(invocations)
         self._pool.submit(invocations, time.time())
+        self._dispatch()
+        for one in invocations:
+            if one.attempt > 1:
+                self._loop.call_later(_TO_LEAVE_S, self._end_replaced, one)
+
+    def _end_stuck(self, asked_again: Sequence[Invocation]) -> None:
+        """Kill workers that were given an invocation long ago and are not up: else nobody would ask for it again.
+
+        Those that are still to be forked have done nothing wrong: their parent may be busy with its imports.
+        """
+        for invocation in asked_again:
+            number = self._pool.running_as(invocation)
+            if number is None or not self._workers[number].pid:
+                continue
+            if self._loop.time() - self._workers[number].granted_s > _STUCK_S:
+                self._zygote.kill(number)
+
+    def _end_replaced(self, successor: Invocation) -> None:
+        """End an invocation whose place another one has, if it does not end by itself: it may be frozen."""
+        for start in self._pool.older_than(successor):
+            self._end(start)
         self._dispatch()
 
     def prewarm(self, resources: Resources, count: int) -> None:
@@ -126,19 +172,41 @@ class Supervisor:
 
     async def status_of(self, run_id: str) -> str:
         """Where a run stands, as the workers here see it."""
-        return await self._loop.run_in_executor(self._teller, _status_of, run_id, self._storage)
+        return await self._messenger.status_of(run_id)
+
+    async def cancel_runs(self, run_ids: Collection[str]) -> None:
+        """End runs whose client is gone."""
+        await self._messenger.cancel(run_ids)
+        for run_id in run_ids:
+            self.stop(run_id)
+
+    async def linger(self, linger_s: float, most_s: float) -> None:
+        """Stay for as long as the detached runs need, and then for as long as their results are kept."""
+        await self._messenger.linger(self._pool.detached(), linger_s, most_s)
+
+    def sweep_now_and_then(self) -> None:
+        """From now on, remove the objects of runs that are gone."""
+        self._messenger.sweep_now_and_then()
+
+    def runs(self) -> tuple[set[str], set[str]]:
+        """The runs that end with the client, and those that are detached, as far as they are remembered."""
+        return self._pool.runs()
 
     def stop(self, run_id: str) -> tuple[int, int]:
         """Drop what a run has queued and kill its workers; returns how many of each."""
         dropped, killed = self._pool.drop_run(run_id)
         for start in killed:
-            worker = self._workers[start.worker]
-            if worker.started_s is not None:
-                self._tell(self._loss(start, worker, reason=""))
-            self._cancel_timer(worker)
-            self._zygote.kill(start.worker)
+            self._end(start)
         self._dispatch()
         return dropped, len(killed)
+
+    def _end(self, start: Start) -> None:
+        """Kill a worker that the pool has forgotten; on purpose, so that it is no loss."""
+        worker = self._workers[start.worker]
+        if worker.started_s is not None:
+            self._messenger.tell(self._inquest.loss(start, worker, LossKind.STOPPED))
+        worker.cancel_timer()
+        self._zygote.kill(start.worker)
 
     def counts(self) -> Counts:
         """What happens now and happened so far."""
@@ -146,7 +214,8 @@ class Supervisor:
             running=self._pool.running,
             queued=self._pool.queued,
             idle=self._pool.idle,
-            lost=self._lost,
+            lost=self._messenger.lost,
+            refused=self._refused,
             notes=self._groups.notes,
             broken=self.broken,
             **msgspec.structs.asdict(self._pool.counters),
@@ -154,51 +223,106 @@ class Supervisor:
 
     def close(self) -> None:
         """End all workers and the pre-loaded parent, and wait until they are gone."""
-        if self._expiry is not None:
-            self._expiry.cancel()
+        for timer in (self._expiry, self._inspection):
+            if timer is not None:
+                timer.cancel()
         for worker in self._workers.values():
-            self._cancel_timer(worker)
+            worker.cancel_timer()
             worker.link.close()
         self._zygote.close()
         self._reap_zygote()
-        self._teller.shutdown(wait=False, cancel_futures=True)
+        self._messenger.close()
 
     def _dispatch(self) -> None:
-        while (start := self._pool.start_next()) is not None:
+        while not self._held and (start := self._pool.start_next()) is not None:
             if start.cold and not self._make_worker(start.worker, start.job.invocation.resources):
                 continue
             delay_s = self._start_delay_s(start.cold)
             worker = self._workers[start.worker]
             worker.started_s = None
+            worker.granted_s = self._loop.time()
             run = Run(start.job.invocation, start.cold, start.job.received_s, time.time())
             if delay_s > 0:
-                worker.timer = self._loop.call_later(delay_s, self._run, worker, run)
+                worker.timer = self._loop.call_later(delay_s, self._run, start.worker, run)
             else:
-                self._run(worker, run)
+                self._run(start.worker, run)
+        if self._inspection is None and self._pool.running:
+            self._inspection = self._loop.call_later(_INSPECT_S, self._inspect)
 
-    def _run(self, worker: _Worker, run: Run) -> None:
+    def _inspect(self) -> None:
+        """Look for tasks that are late and deaf: they may hold the interpreter, so that their worker cannot act."""
+        self._inspection = None
+        now_s = time.monotonic()
+        computing = []
+        for number, worker in self._workers.items():
+            start = self._pool.busy_with(number)
+            if start is None:
+                continue
+            found = self._inquest.found(number)
+            late = found.overdue(now_s, _DEAF_S)
+            if late is not None and not is_stopped(worker.pid):  # else its lease runs out
+                self._end_overdue(number, worker, late)
+            elif found.tasks and now_s - found.tasks[0].since_s > VOUCH_S and worker.has_computed():
+                computing.append(start.job.invocation)
+        if computing:
+            self._messenger.vouch(computing, now_s)
+        self._watch_zygote()
+        self._dispatch()
+
+    def _watch_zygote(self) -> None:
+        """Kill a pre-loaded parent that does nothing any more; that it is gone is then noticed as always."""
+        if not self._zygote_pid:
+            return
+        asked_s = min((worker.granted_s for worker in self._workers.values() if not worker.pid), default=math.inf)
+        fault = self._parents.fault(self._loop.time(), asked_s, is_stopped(self._zygote_pid))
+        if fault:
+            logger.error("the pre-loaded parent %s, and is killed", fault)
+            os.kill(self._zygote_pid, signal.SIGKILL)
+
+    def _end_overdue(self, number: int, worker: Tended, late: RunningTask) -> None:
+        """Kill a worker for a task of its; the run is told at once."""
+        start = self._pool.lose(number)
+        if start is not None:
+            reason = f"was killed{worker.after} for a task that was late and deaf"
+            loss = self._inquest.loss(start, worker, LossKind.TIMEOUT, reason)
+            self._messenger.tell(msgspec.structs.replace(loss, tasks=(late,)))
+            self._zygote.kill(number)
+
+    def _run(self, number: int, run: Run) -> None:
+        worker, limit_s = self._workers[number], self._settings.time_limit_s
         worker.timer = None
+        if limit_s:
+            run = msgspec.structs.replace(run, deadline_s=time.time() + limit_s)
+            worker.timer = self._loop.call_later(limit_s, self._end_overtime, number)
         worker.link.send(run)
+
+    def _end_overtime(self, number: int) -> None:
+        """An invocation has taken as long as one may take."""
+        self._workers[number].timer = None
+        self._workers[number].overtime = True
+        self._zygote.kill(number)
 
     def _make_worker(self, number: int, resources: Resources) -> bool:
         """Have a worker forked; does not wait for it. False if the system lets us have no socket for it."""
         try:
             ours, theirs = socket.socketpair()
         except OSError as error:
-            self._lose(number, f"could not be started: {error.strerror}")
+            self._lose(number, LossKind.START, f"could not be started: {error.strerror}")
             return False
         link = WorkerLink(ours, lambda message: self._on_worker(number, message))
-        self._workers[number] = _Worker(link)
+        self._workers[number] = Tended(link, granted_s=self._loop.time())
         self._zygote.fork(number, theirs)
         link.send(
             Setup(
                 storage=self._storage,
                 gateway_url=self.gateway_url,
                 token=self._settings.token,
+                keys=self._settings.keys,
                 emulation=self._settings.emulation,
                 groups=self._groups.entries(number, resources),
                 memory_group=self._groups.memory_group(number),
                 data_limit_mb=max(resources.memory_mb, FLOOR_MB) if self._groups.limits_data else 0,
+                black_box=self._inquest.black_box(number),
             )
         )
         return True
@@ -206,83 +330,124 @@ class Supervisor:
     def _on_worker(self, number: int, message: FromWorker) -> None:
         worker = self._workers[number]
         if isinstance(message, Started):
-            worker.started_s = self._loop.time()
+            worker.started_s = time.monotonic()
         elif isinstance(message, Done):
-            self._retire(self._pool.finish(number, self._loop.time()))
+            self._refused += message.refused
+            worker.cancel_timer()
+            if worker.overtime:
+                self._pool.lose(number)  # it was done at the very last moment, and dies all the same
+            else:
+                self._retire(self._pool.finish(number, self._loop.time()))
             self._dispatch()
             self._watch_expiry()
         elif isinstance(message, Raised):
             start = self._pool.lose(number)
             if start is not None:
-                self._tell(self._loss(start, worker, f"failed{_after(self._ran_s(worker))}: {message.reason}"))
+                reason = f"failed{worker.after}: {message.reason}"
+                self._messenger.tell(self._inquest.loss(start, worker, LossKind.ERROR, reason))
             self._retire([number])
             self._dispatch()
 
     def _on_zygote(self, message: FromParent) -> None:
+        self._parents.hear(self._loop.time())
         if isinstance(message, Exited):
-            self._on_exit(message.worker, message.status)
+            self._on_exit(message)
         elif isinstance(message, Forked):
             self._workers[message.worker].pid = message.pid
         elif isinstance(message, Refused):
-            self._on_gone(message.worker, f"could not be started: {message.reason}")
+            self._lose(message.worker, LossKind.START, f"could not be started: {message.reason}")
+            self._dispatch()
         elif isinstance(message, ParentReady):
-            self.ready.set_result(None)
+            self._parents.note_ready(self._loop.time())
+            if not self.ready.done():
+                self.ready.set_result(None)
         elif isinstance(message, ParentBroken):
             self.broken = message.reason
 
-    def _on_exit(self, number: int, status: int) -> None:
-        worker = self._workers[number]
+    def _on_exit(self, exited: Exited) -> None:
+        number, worker = exited.worker, self._workers[exited.worker]
         worker.link.drain()  # what it said before it died counts
-        reason = describe_exit(status) + _after(self._ran_s(worker))
-        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        if killed and self._groups.out_of_memory(number):
-            start = self._pool.busy_with(number)
-            limit_mb = max(start.job.invocation.resources.memory_mb, FLOOR_MB) if start else 0
-            reason = f"ran out of memory{_after(self._ran_s(worker))}: its limit is {limit_mb} MB"
-        self._groups.remove(number)
-        self._on_gone(number, reason)
-
-    def _on_gone(self, number: int, reason: str) -> None:
-        self._lose(number, reason)
+        self._lose(number, *self._inquest.cause(worker, exited))
+        self._inquest.forget(number)
         self._dispatch()
 
-    def _lose(self, number: int, reason: str) -> None:
+    def _lose(self, number: int, kind: LossKind, reason: str) -> None:
         """A worker does not exist any more, or never did: free its slot, and see what it took with it."""
         worker = self._workers.pop(number, None)
         start = self._pool.lose(number)
         if worker is not None:
             worker.link.close()
-            self._cancel_timer(worker)
+            worker.cancel_timer()
         if start is not None:
             if worker is not None and worker.started_s is None and not start.cold:
                 self._pool.requeue(start.job)
-            else:
-                self._tell(self._loss(start, worker, reason))
+                return
+            loss = self._inquest.loss(start, worker, kind, reason)
+            # If it could not be started, the system may have to recover.
+            pause_s = _PAUSE_S * 2.0**start.job.invocation.attempt if kind is LossKind.START else 0.0
+            self._loop.call_later(pause_s, self._messenger.tell, loss)
 
     def _on_zygote_end(self) -> None:
-        """Without its pre-loaded parent the platform is at its end, but its runs must be told so."""
+        """The pre-loaded parent is gone, and all workers with it: start another one, and tell the runs."""
         status = self._reap_zygote([worker.pid for worker in self._workers.values() if worker.pid])
         what = self.broken or f"the platform's pre-loaded parent process {describe_exit(status)}"
-        self.broken = what
         if self.ready.done():
             logger.error("%s", what)
+        if not self._replace_zygote():
+            self._break(what)
+            return
+        self._held = True  # nothing is to be started on those that are gone
+        for worker in self._workers.values():
+            worker.link.drain()  # what they said before they died counts
+        self._held = False
+        for start in self._pool.drop_workers():
+            worker = self._workers[start.worker]
+            if worker.started_s is None:
+                self._pool.requeue(start.job)  # nothing of it happened
+            else:
+                self._messenger.tell(self._inquest.loss(start, worker, LossKind.CRASH, f"died because {what}"))
+        self._forget_workers()
+        self._dispatch()
+
+    def _replace_zygote(self) -> bool:
+        """Start another pre-loaded parent; false if that makes no sense, or does not work."""
+        if self.broken or not self.ready.done() or not self._parents.replace(self._loop.time()):
+            return False
+        try:
+            self._zygote_pid, control = spawn_zygote(self._settings)
+        except OSError:
+            logger.exception("no other pre-loaded parent can be started")
+            return False
+        self._zygote = ZygoteLink(control, self._on_zygote, self._on_zygote_end)
+        return True
+
+    def _break(self, what: str) -> None:
+        """Without a pre-loaded parent the platform is at its end, but its client and its runs must be told so."""
+        self.broken = what
+        self.on_break(what)  # first: who hears that a run failed may start the next one at once
         if not self.ready.done():
             self.ready.set_result(None)
         queued, running = self._pool.drop_all()
         for start in running:
-            self._tell(self._loss(start, self._workers.get(start.worker), f"died because {what}"))
+            worker = self._workers.get(start.worker)
+            self._messenger.tell(self._inquest.loss(start, worker, LossKind.PLATFORM, f"died because {what}"))
         for job in queued:
-            self._tell(_never_ran(job, f"was not started because {what}"))
+            self._messenger.tell(never_ran(job, f"was not started because {what}"))
+        self._forget_workers()
+
+    def _forget_workers(self) -> None:
         for number, worker in self._workers.items():
             worker.link.close()
-            self._cancel_timer(worker)
-            self._groups.remove(number)
+            worker.cancel_timer()
+            self._inquest.forget(number)
         self._workers.clear()
 
     def _reap_zygote(self, orphans: Sequence[int] = ()) -> int:
         """Wait for the pre-loaded parent, whose socket is closed, and end what it could not end itself."""
         if not self._zygote_pid:
             return 0
+        with suppress(ProcessLookupError):
+            os.kill(self._zygote_pid, signal.SIGCONT)  # while it is stopped it does not see that
         _, status = os.waitpid(self._zygote_pid, 0)
         self._zygote_pid = 0
         end_children(known=orphans, spare=self._spared)
@@ -311,48 +476,3 @@ class Supervisor:
     def _start_delay_s(self, cold: bool) -> float:
         emulation = self._settings.emulation
         return emulation.start_delay_s(cold, self._rng) if emulation is not None else 0.0
-
-    def _ran_s(self, worker: _Worker | None) -> float | None:
-        return None if worker is None or worker.started_s is None else self._loop.time() - worker.started_s
-
-    def _loss(self, start: Start, worker: _Worker | None, reason: str) -> Loss:
-        duration_s = self._ran_s(worker) or 0.0
-        return Loss(invocation=start.job.invocation, cold=start.cold, duration_s=duration_s, reason=reason)
-
-    def _tell(self, loss: Loss) -> None:
-        """Have the run told of a loss, in another thread; losses of the same moment go together."""
-        if loss.reason:
-            self._lost += 1
-            logger.error("%s of run %s %s", loss.invocation.worker, loss.invocation.run_id, loss.reason)
-        if not self._untold:
-            self._loop.call_soon(self._tell_all)
-        self._untold.append(loss)
-
-    def _tell_all(self) -> None:
-        losses, self._untold = self._untold, []
-        self._teller.submit(_report_losses, losses, self._storage, self._settings.on_loss)
-
-    def _cancel_timer(self, worker: _Worker) -> None:
-        if worker.timer is not None:
-            worker.timer.cancel()
-            worker.timer = None
-
-
-def _status_of(run_id: str, storage: StorageConfig) -> str:
-    status: str = importlib.import_module("augury.invoke.embedded.losses").status_of(run_id, storage)
-    return status
-
-
-def _report_losses(losses: list[Loss], storage: StorageConfig, on_loss: str) -> None:
-    try:
-        importlib.import_module("augury.invoke.embedded.losses").report(losses, storage, on_loss)
-    except Exception:
-        logger.exception("%d losses could not be reported", len(losses))
-
-
-def _never_ran(job: Job, reason: str) -> Loss:
-    return Loss(invocation=job.invocation, cold=True, duration_s=0.0, reason=reason)
-
-
-def _after(ran_s: float | None) -> str:
-    return " before its first instruction" if ran_s is None else f" after {ran_s:.3g} s"

@@ -1,7 +1,7 @@
 """What the processes of the platform say to each other.
 
 Client → supervisor: `Settings`, one JSON line on its standard input. Supervisor → client: `Ready` or `NotReady`,
-one JSON line on its standard output.
+one JSON line on its standard output; and after `Ready`, should it come to that, a line with `NotReady`.
 
 Supervisor ⇄ worker and pre-loaded parent → supervisor: messages in MessagePack behind their length (u32, big
 endian) on a stream socket. Supervisor → pre-loaded parent: `REQUEST` structs of a fixed size, because a fork
@@ -15,10 +15,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from augury.config import StorageConfig
+from augury.errors import DefinitionError, PlatformError
 from augury.invoke.embedded.cloud import Emulation
 from augury.invoke.gateway import Invocation, Limits
 
 _LENGTH: Final = struct.Struct("!I")
+_LONGEST_BYTES: Final = 64 * 1024 * 1024
 
 REQUEST: Final = struct.Struct("!BQ")
 """Supervisor → pre-loaded parent: `FORK` (with a descriptor) or `KILL`, and the number of the worker."""
@@ -28,12 +30,19 @@ KILL: Final = 2
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a supervisor needs to know; holds the token, so it has no telling repr."""
+    """All that a supervisor needs to know; holds the token and the keys, so it has no telling repr."""
 
     token: str
+    keys: tuple[str, ...]
     redis: str
+    patience_s: float
+    redis_timeout_s: float | None
+    linger_s: float
+    detached_s: float
     folder: str
     folder_lock: int
+    object_dir: str
+    object_lock: int
     slots: int
     max_idle: int
     keep_alive_s: float
@@ -44,9 +53,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     preload: tuple[str, ...]
     sys_path: tuple[str, ...]
     body_bytes: int
+    start_timeout_s: float
+    time_limit_s: float = 0.0
+    port: int = 0
+    generation: int = 0
 
     def __repr__(self) -> str:
         return f"Settings({self.folder})"
+
+
+END: Final = b"end"
+"""What a client writes before it closes the pipe, if nothing is to go on without it."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -61,7 +78,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class NotReady(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The platform could not be started."""
+    """The platform could not be started, or cannot start workers any more."""
 
     error: str
 
@@ -79,22 +96,25 @@ class Setup(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     storage: StorageConfig
     gateway_url: str
     token: str
+    keys: tuple[str, ...]
     emulation: Emulation | None
     groups: tuple[GroupEntry, ...] = ()
     memory_group: str = ""
     data_limit_mb: int = 0
+    black_box: str = ""
 
     def __repr__(self) -> str:
         return f"Setup({self.gateway_url})"
 
 
 class Run(msgspec.Struct, frozen=True, tag=True):
-    """To a worker: carry this invocation out; the times are as in `InvocationContext`."""
+    """To a worker: carry this invocation out; the times are as in `InvocationContext`, without a deadline 0."""
 
     invocation: Invocation
     cold: bool
     received_s: float
     granted_s: float
+    deadline_s: float = 0.0
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):
@@ -102,7 +122,13 @@ class Started(msgspec.Struct, frozen=True, tag=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """From a worker: the handler returned; the worker waits for the next invocation."""
+    """From a worker: the handler returned; the worker waits for the next invocation.
+
+    Attributes:
+        refused: How much of what it was to unpickle was not authentic.
+    """
+
+    refused: int = 0
 
 
 class Raised(msgspec.Struct, frozen=True, tag=True):
@@ -136,10 +162,17 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 
 
 class Exited(msgspec.Struct, frozen=True, tag=True):
-    """From the pre-loaded parent: a worker is gone and reaped; `status` as `waitpid` gives it."""
+    """From the pre-loaded parent: a worker is gone and reaped.
+
+    Attributes:
+        worker: Which.
+        status: As `waitpid` gives it.
+        peak_mb: The most memory that its process had.
+    """
 
     worker: int
     status: int
+    peak_mb: int
 
 
 ToWorker = Setup | Run
@@ -161,7 +194,11 @@ def frame(message: object) -> bytes:
 
 
 class Frames:
-    """Cuts a stream of bytes into messages."""
+    """Cuts a stream of bytes into messages.
+
+    Raises:
+        PlatformError: From `feed`: these are no messages. A task may have got hold of its worker's socket.
+    """
 
     __slots__ = ("_buffer",)
 
@@ -174,9 +211,15 @@ class Frames:
         buffer += data
         while len(buffer) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(buffer)
+            if length > _LONGEST_BYTES:
+                raise PlatformError(f"a message of {length} bytes is longer than any that is ever sent")
             end = _LENGTH.size + length
             if len(buffer) < end:
                 return
             body = bytes(memoryview(buffer)[_LENGTH.size : end])
             del buffer[:end]
-            yield decoder.decode(body)
+            try:
+                message = decoder.decode(body)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DefinitionError) as error:
+                raise PlatformError(f"this is no message: {error}") from error
+            yield message

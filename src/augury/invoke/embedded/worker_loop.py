@@ -7,8 +7,7 @@ who knows in what state it left the process.
 
 import gc
 import logging
-import os
-import random
+import math
 import signal
 import socket
 import sys
@@ -20,6 +19,7 @@ from augury.invoke.embedded.cgroups import enter
 from augury.invoke.embedded.processes import die_with_parent, limit_data
 from augury.invoke.embedded.wire import TO_WORKER, Done, Frames, Raised, Run, Setup, Started, ToWorker, frame
 from augury.invoke.gateway import Invocation, InvocationContext
+from augury.trust.seal import refused
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,6 @@ def become_worker(connection: socket.socket, handle: Handle, parent: int) -> Non
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(parent)
-    _reseed()
     gc.enable()
     messages = _messages(connection)
     setup = next(messages, None)
@@ -45,7 +44,7 @@ def become_worker(connection: socket.socket, handle: Handle, parent: int) -> Non
 
 def _work(connection: socket.socket, messages: Iterator[ToWorker], setup: Setup, handle: Handle) -> None:
     started = frame(Started())
-    done = frame(Done())
+    refusals = refused()
     try:
         enter(setup.groups)
         if setup.data_limit_mb:
@@ -55,7 +54,8 @@ def _work(connection: socket.socket, messages: Iterator[ToWorker], setup: Setup,
                 connection.sendall(started)
                 handle(message.invocation, _context(setup, message))
                 _flush()
-                connection.sendall(done)
+                before, refusals = refusals, refused()
+                connection.sendall(frame(Done(refusals - before)))
     except BaseException:  # a handler may raise anything, SystemExit included
         logger.exception("a worker fails")
         connection.sendall(frame(Raised(traceback.format_exc(limit=-_FRAMES_TOLD))))
@@ -67,8 +67,16 @@ _FRAMES_TOLD: Final = 20
 
 def _messages(connection: socket.socket) -> Iterator[ToWorker]:
     frames = Frames()
-    while data := connection.recv(_CHUNK_BYTES):
+    while data := _received(connection):
         yield from frames.feed(data, TO_WORKER)
+
+
+def _received(connection: socket.socket) -> bytes:
+    """What the supervisor says next; nothing if it is gone, however it went."""
+    try:
+        return connection.recv(_CHUNK_BYTES)
+    except ConnectionError:
+        return b""
 
 
 def _context(setup: Setup, run: Run) -> InvocationContext:
@@ -81,15 +89,11 @@ def _context(setup: Setup, run: Run) -> InvocationContext:
         token=setup.token,
         emulation=setup.emulation,
         memory_group=setup.memory_group,
+        data_limit_mb=setup.data_limit_mb,
+        black_box=setup.black_box,
+        deadline_s=run.deadline_s or math.inf,
+        keys=setup.keys,
     )
-
-
-def _reseed() -> None:
-    """Give this process random numbers of its own; `random` does so by itself after a fork, NumPy does not."""
-    random.seed()
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed(int.from_bytes(os.urandom(4), "big"))
 
 
 def _flush() -> None:

@@ -18,8 +18,11 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
+import msgspec
+
+from augury.dag.imports import watch_imports
 from augury.invoke.embedded.processes import adopt_orphans, end_children, kill_group
 from augury.invoke.embedded.wire import (
     FORK,
@@ -52,14 +55,41 @@ def fork_zygote(settings: Settings) -> tuple[int, socket.socket]:
     """
     ours, theirs = socket.socketpair()
     pid = os.fork()
-    if pid:
-        theirs.close()
-        return pid, ours
-    status = 1
-    try:
+    if pid == 0:
         ours.close()
         os.close(settings.folder_lock)
-        _run(theirs, settings)
+        os.close(settings.object_lock)
+        be_zygote(theirs, settings)
+    theirs.close()
+    return pid, ours
+
+
+def spawn_zygote(settings: Settings) -> tuple[int, socket.socket]:
+    """Start a pre-loaded parent as `fork_zygote` does, from a process that has threads: as a program of its own.
+
+    Raises:
+        OSError: The system gives no process.
+    """
+    ours, theirs = socket.socketpair()
+    told, teller = os.pipe()
+    with theirs, open(told, "rb"), open(teller, "wb") as pipe:
+        theirs.set_inheritable(True)
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-P", "-m", "augury.invoke.embedded", str(theirs.fileno())],
+            os.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, told, 0)],
+        )
+        pipe.write(msgspec.json.encode(settings) + b"\n")  # short enough for the pipe to hold it
+    return pid, ours
+
+
+def be_zygote(control: socket.socket, settings: Settings) -> NoReturn:
+    """Be the pre-loaded parent until the supervisor is gone; never returns."""
+    status = 1
+    try:
+        control.set_inheritable(False)
+        _run(control, settings)
         status = 0
     except Exception:
         logger.exception("the pre-loaded parent fails")
@@ -70,6 +100,7 @@ def fork_zygote(settings: Settings) -> tuple[int, socket.socket]:
 def _run(control: socket.socket, settings: Settings) -> None:
     _detach()
     adopt_orphans()
+    watch_imports()
     try:
         for module in settings.preload:
             importlib.import_module(module)
@@ -181,7 +212,7 @@ class _Zygote:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
@@ -190,7 +221,7 @@ class _Zygote:
             if worker is not None:
                 kill_group(pid)  # subprocesses that it left behind
                 del self._pids[worker]
-                self._report(Exited(worker, status))
+                self._report(Exited(worker, status, usage.ru_maxrss // 1024))
 
     def _report(self, message: FromParent) -> None:
         # If the supervisor is gone, the next read of the control socket says so.

@@ -1,0 +1,72 @@
+"""What a platform does once its client is gone: detached runs go on, the others end.
+
+    client gone ─▶ cancel the runs that are not detached ─▶ look now and then at those that are
+                                                               │ some run      stay
+                                                               │ all are over  stay for a while: results may be fetched
+                                                               ▼ none is left, or it took too long
+                                                             end
+
+The supervisor loads this module only when it has to: storage and its client take long to import.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from augury.config import StorageConfig
+from augury.errors import StorageError
+from augury.storage.opening import open_storage
+from augury.storage.protocols import Status
+
+logger = logging.getLogger(__name__)
+
+
+class Stay:
+    """Whether there is still something to stay for. Does no I/O.
+
+    Args:
+        now_s: When the client went.
+        linger_s: For how long results are kept once all runs are over.
+        most_s: For how long it stays at most.
+    """
+
+    def __init__(self, now_s: float, *, linger_s: float, most_s: float) -> None:
+        self._began_s = now_s
+        self._over_s: float | None = None
+        self._linger_s = linger_s
+        self._most_s = most_s
+
+    def goes_on(self, statuses: Mapping[str, str], now_s: float) -> bool:
+        """Whether to stay, now that the detached runs stand like this."""
+        left = [status for status in statuses.values() if status != Status.GONE]
+        if not left or now_s - self._began_s >= self._most_s:
+            return False
+        if Status.RUNNING in left:
+            self._over_s = None
+            return True
+        if self._over_s is None:
+            self._over_s = now_s
+        return now_s - self._over_s < self._linger_s
+
+
+def statuses_of(run_ids: Iterable[str], config: StorageConfig) -> dict[str, str]:
+    """Where runs stand; blocks. A storage that does not answer has lost them."""
+    storage = open_storage(config)
+    try:
+        return {run_id: str(storage.coordination(run_id).status()) for run_id in run_ids}
+    except StorageError:
+        logger.exception("the runs that go on cannot be looked at")
+        return {}
+    finally:
+        storage.close()
+
+
+def cancel(run_ids: Iterable[str], config: StorageConfig) -> None:
+    """End runs whose client is gone, as far as they are not over; blocks."""
+    storage = open_storage(config)
+    try:
+        with suppress(StorageError):  # then they end with the platform, or their keys expire
+            for run_id in run_ids:
+                storage.coordination(run_id).fail(Status.CANCELLED, b"")
+    finally:
+        storage.close()
