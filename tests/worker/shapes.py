@@ -8,7 +8,7 @@ from msgspec import structs
 from augury.config import Resources
 from augury.dag.graph import FunctionInfo, Graph
 from augury.plan.plan import Assignment, Plan
-from augury.storage.protocols import Claim, Outcome, Status
+from augury.storage.protocols import Claim, Outcome, Remains, Status
 from augury.worker import messages as m
 from augury.worker.state import WorkerState
 from augury.worker.view import RunView
@@ -22,13 +22,18 @@ Deps = Sequence[Sequence[int]]
 
 
 def graph_of(
-    deps: Deps, *, sinks: Sequence[int] | None = None, retries: int = 0, memory_mb: int | None = None
+    deps: Deps,
+    *,
+    sinks: Sequence[int] | None = None,
+    retries: int = 0,
+    memory_mb: int | None = None,
+    backoff_s: float = 0.0,
 ) -> Graph:
     """A graph of tasks `f`; its sinks are the given ones, or those whose output nobody takes."""
     taken = {dep for needed in deps for dep in needed}
     ends = [task for task in range(len(deps)) if task not in taken]
     return Graph(
-        functions=(FunctionInfo("f", "1", retries, memory_mb=memory_mb),),
+        functions=(FunctionInfo("f", "1", retries, memory_mb=memory_mb, backoff_s=backoff_s),),
         function_of=(0,) * len(deps),
         deps=tuple(map(tuple, deps)),
         sinks=tuple(ends if sinks is None else sinks),
@@ -81,9 +86,10 @@ class Core:
         sinks: Sequence[int] | None = None,
         retries: int = 0,
         memory_mb: int | None = None,
+        backoff_s: float = 0.0,
         **plan: Any,
     ) -> None:
-        graph = graph_of(deps, sinks=sinks, retries=retries, memory_mb=memory_mb)
+        graph = graph_of(deps, sinks=sinks, retries=retries, memory_mb=memory_mb, backoff_s=backoff_s)
         whole = structs.replace(plan_of(graph, planned, needs), **plan)
         self.view = RunView(graph, whole, concurrency=concurrency, inline_bytes=INLINE_BYTES)
         self.state = WorkerState(self.view, name, has or Resources())
@@ -91,6 +97,19 @@ class Core:
     def begin(self, *tasks: int, done: Sequence[int] = (), live: int = 1, now_s: float = 0.0) -> list[m.Command]:
         """The invocation joins."""
         return self.tell(m.Began(tasks, frozenset(done), live), now_s)
+
+    def begin_again(
+        self,
+        *,
+        done: Sequence[int] = (),
+        stored: Sequence[int] = (),
+        grants: Mapping[int, str] | None = None,
+        claims: Mapping[str, tuple[int, ...]] | None = None,
+        live: int = 1,
+    ) -> list[m.Command]:
+        """The invocation joins, and stands for one that was lost."""
+        remains = Remains(frozenset(stored), dict(grants or {}), dict(claims or {}))
+        return self.tell(m.Began((), frozenset(done), live, remains))
 
     def finish(
         self, task: int, size_bytes: int = SMALL, duration_s: float = 0.0, now_s: float = 0.0

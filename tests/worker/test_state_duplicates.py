@@ -324,12 +324,19 @@ class TestFailures:
         assert core.hear(1, small=True) == []
         assert core.tell(InputsReady(3)) == [Run(3)]
 
-    def test_it_has_its_retries(self) -> None:
+    def test_its_retries_are_those_of_its_own_worker(self) -> None:
         core = waiting(retries=1)
         core.hear(0)
         core.tell(Fetched((0,)))
-        assert core.tell(TaskRaised(1, b"")) == [Run(1, 2, duplicate=True)]
         assert core.tell(TaskRaised(1, b"")) == [Discard((0,))]
+
+    def test_a_task_that_waits_for_its_next_try_is_left_to_who_was_faster(self) -> None:
+        core = worker("w0", retries=1, backoff_s=8.0)
+        core.begin()
+        core.finish(0)
+        assert isinstance(core.tell(TaskRaised(1, b""))[-1], Alarm)
+        core.answer()
+        assert core.hear(1) == [Discard((0,)), Leave(Status.RUNNING)]
 
     def test_the_failure_of_its_own_worker_counts(self) -> None:
         core = worker("w0")

@@ -199,7 +199,7 @@ class TestFanIn:
         core.finish(0, LARGE)
         core.tell(FlushDue())
         assert core.finish(1) == [Store(0)]
-        assert core.answer(store_first=[0]) == [Send((Finished(1, SMALL, keep=True),), ran=1)]
+        assert core.answer(store_first=[0]) == [Send((Finished(1, SMALL, keep=True),), taken=(2,), ran=1)]
         assert core.tell(OutputStored(0)) == []
         claims = (flexible(2, resources=BIG),)
         assert core.answer() == [Discard((1,)), Send(published=(Published(0, LARGE),), claims=claims)]
@@ -222,7 +222,7 @@ class TestFanIn:
         core.begin(0, 1)
         core.finish(0)
         assert core.finish(1) == [Run(2)]
-        assert core.tell(FlushDue()) == [Send((Finished(1, SMALL, (4,)),), ran=2)]
+        assert core.tell(FlushDue()) == [Send((Finished(1, SMALL, (4,)),), taken=(2,), ran=2)]
 
     def test_an_input_that_is_a_sink_is_reported_all_the_same(self) -> None:
         """0, 1 → 2, and 0 is a sink too"""
@@ -230,7 +230,7 @@ class TestFanIn:
         core.begin(0, 1)
         core.finish(0)
         assert core.finish(1) == [Run(2)]
-        assert core.tell(FlushDue()) == [Send((Finished(0, SMALL),), ran=2)]
+        assert core.tell(FlushDue()) == [Send((Finished(0, SMALL),), taken=(2,), ran=2)]
 
     def test_an_output_that_was_stored_while_its_report_was_refused_is_not_stored_again(self) -> None:
         """0, 1 → 2, which needs much memory; 0, 3 → 4, and 3 runs elsewhere"""
@@ -244,6 +244,7 @@ class TestFanIn:
             Send(
                 (Finished(1, SMALL, keep=True), Finished(0, LARGE, (4,), stored=True, keep=True)),
                 claims=(flexible(2, resources=BIG),),
+                taken=(2,),
                 ran=1,
             )
         ]
@@ -261,6 +262,7 @@ class TestFanIn:
             Send(
                 (Finished(0, LARGE, (3,), stored=True, keep=True), Finished(1, SMALL, keep=True)),
                 claims=(flexible(2, resources=BIG),),
+                taken=(2,),
                 ran=1,
             )
         ]

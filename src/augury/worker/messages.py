@@ -3,7 +3,7 @@
 import msgspec
 
 from augury.config import Resources
-from augury.storage.protocols import Claim, Outcome, Published, Status
+from augury.storage.protocols import Claim, Outcome, Published, Remains, Status
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -17,11 +17,13 @@ class Began(Event, frozen=True):
         tasks: What a flexible worker starts with; empty for a planned one.
         done: The tasks whose completion is counted already.
         live: How many invocations the run has, this one included.
+        remains: What is left of an attempt that was lost, if this one stands for it.
     """
 
     tasks: tuple[int, ...] = ()
     done: frozenset[int] = frozenset()
     live: int = 1
+    remains: Remains | None = None
 
 
 class TaskFinished(Event, frozen=True):
@@ -107,6 +109,36 @@ class WaitedLong(Event, frozen=True):
     sizes: dict[int, int] = {}
 
 
+class Straggles(Event, frozen=True):
+    """A task runs for much longer than expected.
+
+    Attributes:
+        task: The task.
+        sizes: The sizes of those inputs of it that are only in this worker's memory, as far as they can be stored.
+    """
+
+    task: int
+    sizes: dict[int, int] = {}
+
+
+class WindDown(Event, frozen=True):
+    """The platform will end the invocation before long: start no more tasks."""
+
+
+class HandOverDue(Event, frozen=True):
+    """Nothing runs any more, or must not: put what is needed into storage, and let a successor go on.
+
+    Attributes:
+        sizes: The sizes of the outputs in `WorkerState.needed_later()`, but those that cannot be stored.
+    """
+
+    sizes: dict[int, int] = {}
+
+
+class HandedOver(Event, frozen=True):
+    """A successor has been started."""
+
+
 class SuspendAnswered(Event, frozen=True):
     """Whether the storage let the worker give its slot up."""
 
@@ -172,11 +204,13 @@ class Send(Command, frozen=True):
     Attributes:
         completions: Tasks with `inline` still empty: it is filled for outputs of at most `inline_bytes`.
         published: Likewise.
+        taken: Flexible tasks that turned out to be ours, though some of their inputs are told to storage.
     """
 
     completions: "tuple[Finished, ...]" = ()
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
+    taken: tuple[int, ...] = ()
     ran: int = 0
 
 
@@ -219,6 +253,16 @@ class Alarm(Command, frozen=True):
 
 class Listen(Command, frozen=True):
     """Read the inbox from now on. Answers: InputsReady, TasksCompleted, WaitedLong, StopRequested."""
+
+
+class HandOver(Command, frozen=True):
+    """Have a successor started, who has the place of this invocation from then on. Answer: HandedOver.
+
+    Attributes:
+        cut: Whether tasks were running, which the successor begins anew.
+    """
+
+    cut: bool = False
 
 
 class Suspend(Command, frozen=True):

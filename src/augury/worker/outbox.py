@@ -30,6 +30,7 @@ class Outbox:
         unstored: Output made here and not in storage → its size.
         counted: Planned tasks of this worker, and tasks that finished here, whose completion storage has counted.
         claims: Workers to be started, and the outputs that must be stored before.
+        taken: Flexible tasks that turned out to be ours, and that storage is to know of.
         sent: The report under way.
     """
 
@@ -42,6 +43,7 @@ class Outbox:
         self.unstored: dict[int, int] = {}
         self.counted: set[int] = set()
         self.claims: list[tuple[set[int], list[Claim]]] = []
+        self.taken: dict[int, None] = {}
         self.sent: m.Send | None = None
         self._sent_tasks: dict[int, bool] = {}  # output that it tells of → whether it puts it in storage
 
@@ -88,6 +90,7 @@ class Outbox:
             rest = tuple(other for other in pending.consumers if other not in mine)
             if rest or pending.keep or dep in self._view.graph.sink_set:
                 self.pending[dep] = msgspec.structs.replace(pending, consumers=rest)
+                self.taken |= dict.fromkeys(consumer for consumer in ours if dep in deps[consumer])
             else:
                 del self.pending[dep]
                 settled.append(dep)
@@ -155,7 +158,10 @@ class Outbox:
         claims = [claim for waits, group in self.claims if not waits & self.storing for claim in group]
         self.claims = [(waits, group) for waits, group in self.claims if waits & self.storing]
         published, self.published = tuple(self.published.values()), {}
-        return m.Send(tuple(completions), published, tuple(claims))
+        taken: tuple[int, ...] = ()
+        if completions and self.taken:
+            taken, self.taken = tuple(self.taken), {}
+        return m.Send(tuple(completions), published, tuple(claims), taken)
 
     def send(self, report: m.Send) -> None:
         """Have a report sent."""
@@ -194,6 +200,7 @@ class Outbox:
         """A held output must be stored first; unless all who take it have turned out to be ours meanwhile."""
         task = finished.task
         rest = tuple(consumer for consumer in finished.consumers if not is_ours(consumer))
+        self.taken |= dict.fromkeys(consumer for consumer in finished.consumers if consumer not in rest)
         if not rest:
             return
         stored = self.published.pop(task, None) is not None

@@ -9,6 +9,8 @@ it answers, so the same core works in production, in virtual time and in fault t
 The life of a task here, and of its output:
 
     waits ──inputs done──▶ queue ──▶ (blocked while inputs are fetched) ──▶ running ──▶ finished
+                             ▲                                                 │          │
+                             └────── paused, if it is to be tried again ◀──────┘          │
                                                                                           │
       all consumers are here ─────────────── nothing is told to anyone ◀──────────────────┤
       somebody else may need it ──▶ outbox ──▶ (stored, if large) ──▶ reported ◀──────────┘
@@ -28,6 +30,14 @@ runner says `FlushDue`, and one report is under way at a time. So many short tas
 Flexible tasks that wait here behind a running one are handed on as soon as the platform has room again and
 they would take longer than a worker takes to start: work that turns out uneven, or long, spreads by itself.
 
+A worker that stands for a lost one does what was lost and is still needed (`augury.worker.recovery`); then flexible
+tasks, too, may wait here for others. From there on it is like any other, but that it leaves alone what others have or
+nobody needs.
+
+A task that takes much longer than expected is run by a second worker too, which is claimed for it as soon as the
+platform has room. Both report it alike, as with duplicates (see below), and each tells the other. What comes first
+counts.
+
 What optimizations ask for is decided by policies (`augury.worker.policies`) and done here. A plan without hints has
 none of them, and nothing of what follows happens:
 
@@ -45,7 +55,7 @@ none of them, and nothing of what follows happens:
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -60,8 +70,10 @@ from augury.worker.outbox import Outbox
 from augury.worker.policies.policy import Action, Duplicate, FetchEarly, PreWarm
 from augury.worker.policies.registry import Policies
 from augury.worker.ready import RankedQueue, ReadyQueue
+from augury.worker.recovery import Duties, duties
+from augury.worker.retries import Pauses, pause_s
 from augury.worker.sharing import Gathering, Pace, shares
-from augury.worker.view import RunView, generation_of
+from augury.worker.view import RunView, generation_of, second_name, second_of
 
 FETCH_AHEAD = 16
 """How many tasks at most wait for inputs at once: their inputs come in one round trip, and sit in memory."""
@@ -71,7 +83,8 @@ class WorkerState:
     """What one invocation knows and has to do.
 
     Invariants, checked by `validate`:
-        - a task is in at most one of: waiting, queue, blocked, running, and duplicates that do not run yet;
+        - a task is in at most one of: waiting, queue, blocked, running, paused until its next try, and duplicates that
+          do not run yet;
         - an output has as many uses as there are tasks in these places that take it, and reasons to spare it;
         - what is abandoned runs; a duplicate is a task of another worker that something here takes and that is not
           known to be complete, unless it is abandoned;
@@ -106,6 +119,7 @@ class WorkerState:
         self._blocked_s: dict[int, float] = {}  # task that was blocked → since when; once its inputs came, for how long
         self._running: set[int] = set()
         self._tries: dict[int, int] = {}
+        self._pauses = Pauses()  # tasks that raised and are to be tried again
         self._done: frozenset[int] = frozenset()  # what storage had counted when we began
         self._outbox = Outbox(view, self._emit)
         self._memory = Memory(self._outbox.holds, self._outbox.forget, self._emit)
@@ -124,6 +138,15 @@ class WorkerState:
         self._heard: set[int] = set()  # tasks that others completed since we began, or that we completed for them
         self._dups = Duplicates()
         self._abandoned: set[int] = set()  # tasks that run in vain
+        second = second_of(name)
+        self._second_for = -1 if second is None else second[0]  # the task that another worker runs too
+        self._shared: dict[int, str] = {} if second is None else {second[0]: second[1]}  # task → who else runs it
+        self._late: set[int] = set()  # tasks that take too long, and for which there was no room for a second worker
+        self._winding_down = False  # no more tasks are started
+        self._handing_over = False  # what we hold is on its way into storage; then a successor is asked for
+        self._handed = False  # and was
+        self._cut = False  # tasks were still running then
+        self._duties: Duties | None = None  # of a worker that stands for a lost one
         self._commands: list[m.Command] = []
 
     # What the runner asks
@@ -131,6 +154,8 @@ class WorkerState:
     def leaves(self, task: int) -> bool:
         """Whether the output of a task may have to leave this worker, so that its size matters."""
         if task in self.view.graph.sink_set or (self._policies and self._policies.watchers(task)):
+            return True
+        if task in self._shared:
             return True
         worker_of = self.view.worker_of
         if worker_of[task] and all(worker_of[consumer] == worker_of[task] for consumer in self._dependents[task]):
@@ -152,12 +177,17 @@ class WorkerState:
     @property
     def idle(self) -> bool:
         """Whether the worker can do nothing until an event from outside comes."""
-        return not (self._running or self._queue or self._blocked or self._outbox.busy or self._dups)
+        return not (self._running or self._queue or self._blocked or self._pauses or self._outbox.busy or self._dups)
 
     @property
     def queued(self) -> bool:
         """Whether tasks wait here behind running ones."""
         return bool(self._queue)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing runs and nothing is under way to storage."""
+        return not (self._running or self._outbox.busy)
 
     @property
     def suspending(self) -> bool:
@@ -193,29 +223,46 @@ class WorkerState:
             self._advance()
         if self._advice is not None and not self.over:
             self._set_alarm(self._advice.next_s)
+        if self._pauses and not self.over:
+            self._set_alarm(self._pauses.next_s)
         commands, self._commands = self._commands, []
         return commands
 
     def _began(self, event: m.Began) -> None:
         self._live = event.live
-        self._done = event.done
-        self._gathering.begin(event.done)
-        for task in event.tasks:
-            self._enqueue(task)
-        self._outbox.counted = set(event.done.intersection(self._planned))
-        self._remaining = set(self._planned) - event.done
-        for task in self._planned:
-            if task in self._remaining:
-                self._expect(task, event.done)
-        if self._foreign or self._hears_of_own_tasks():
+        # What is left was asked for later: what is in storage by then has been counted.
+        self._done = event.done if event.remains is None else event.done | event.remains.stored
+        self._gathering.begin(self._done)
+        if event.remains is not None:
+            self._begin_again(duties(self.view, self.name, self._done, event.remains, self._is_duplicable))
+        else:
+            for task in event.tasks:
+                self._enqueue(task)
+            self._outbox.counted = set(event.done.intersection(self._planned))
+            self._remaining = set(self._planned) - event.done
+            for task in self._planned:
+                if task in self._remaining:
+                    self._expect(task, event.done)
+        if self._foreign or self._shared or self._hears_of_own_tasks():
             self._commands.append(m.Listen())
-        self._advise("began", event.done)
+        self._advise("began", self._done)
+
+    def _begin_again(self, found: Duties) -> None:
+        """Stand for an attempt that was lost."""
+        self._duties = found
+        self._shared |= found.shared
+        self._outbox.counted = set(self._done.intersection((*self._planned, *found.tasks)))
+        self._remaining = set(found.tasks.intersection(self._planned))
+        for task in sorted(found.tasks):
+            self._expect(task, self._done)
 
     def _expect(self, task: int, done: frozenset[int]) -> None:
-        """Count what a planned task waits for."""
+        """Count what a task waits for: a planned one, or one that was lost."""
         deps = self._deps[task]
-        local = sum(dep in self._remaining for dep in deps)
-        foreign = any(dep not in done and self.view.worker_of[dep] != self.name for dep in deps)
+        planned = self.view.worker_of[task] == self.name
+        here = self._remaining if planned or self._duties is None else self._duties.tasks
+        local = sum(dep in here for dep in deps)
+        foreign = planned and any(dep not in done and self.view.worker_of[dep] != self.name for dep in deps)
         self._memory.use(deps)
         if foreign:
             self._foreign.add(task)
@@ -279,10 +326,13 @@ class WorkerState:
         self._remaining.discard(task)
         ours, gathered, counted = self._sort_consumers(task)
         self._outbox.unstored[task] = event.size_bytes
-        watchers = self._others_watching(task) if self._policies else ()
+        watchers = self._others_watching(task) if self._policies or self._shared else ()
         if counted or watchers or task in self.view.graph.sink_set:
             told = m.Finished(task, event.size_bytes, tuple(counted), keep=bool(watchers), watchers=watchers)
             self._outbox.pending[task] = told
+            self._outbox.taken |= dict.fromkeys(gathered)
+            if self._duties is not None:
+                self._outbox.taken |= dict.fromkeys(sorted(self._duties.taken.intersection(self._dependents[task])))
         settled = self._outbox.withdraw(gathered) if gathered else ()
         if ours or gathered:
             self._adopt(sorted(ours + gathered))
@@ -308,6 +358,8 @@ class WorkerState:
         duplicable = self._is_duplicable(task)
         for consumer in self._dependents[task]:
             worker = worker_of[consumer]
+            if self._duties is not None and not worker and self._is_settled(consumer, self._duties):
+                continue
             if worker:
                 if worker != worker_of[task]:
                     counted.append(consumer)
@@ -321,7 +373,15 @@ class WorkerState:
                 gathered.append(consumer)
             else:
                 counted.append(consumer)
-        return ours, gathered, counted
+        # What was lost and is done again was told of, if anybody was to be told.
+        return ours, gathered, [] if self._duties is not None and task in self._done else counted
+
+    def _is_settled(self, consumer: int, found: Duties) -> bool:
+        """Whether a flexible consumer needs nothing more of us: counted for here, with others, or not needed."""
+        if consumer in self._waits:
+            self._count_down(consumer)
+            return True
+        return consumer in found.tasks or consumer in found.others or consumer not in found.needed
 
     def _spare_inputs(self, task: int, counted: Sequence[int]) -> None:
         """Keep inputs that a flexible consumer takes too: if the report brings it to us, they are here.
@@ -342,18 +402,30 @@ class WorkerState:
         if event.task in self._abandoned:
             self._end_in_vain(event.task)
             return
-        tries = self._tries.get(event.task, 1)
-        if event.retryable and tries <= self.view.graph.info(event.task).retries:
-            self._tries[event.task] = tries + 1
-            duplicate = event.task in self._dups
-            self._commands.append(m.Run(event.task, tries + 1, self._now_s, duplicate=duplicate))
-            return
-        if event.task in self._dups:
+        if event.task in self._dups or event.task == self._second_for:
             self._dups.spoiled.add(event.task)  # its own worker may have more luck, and its failure counts
             self._end_in_vain(event.task)
             return
+        tries = self._tries.get(event.task, 1)
+        info = self.view.graph.info(event.task)
+        if event.retryable and tries <= info.retries:
+            self._tries[event.task] = tries + 1
+            self._running.discard(event.task)
+            self._late.discard(event.task)
+            self._pauses.add(event.task, self._now_s + pause_s(info, self.view.run_id, event.task, tries))
+            self._resume(self._now_s)
+            return
         self._commands.append(m.Fail(event.task, event.failure))
         self._leave(Status.FAILED)
+
+    def _resume(self, until_s: float) -> None:
+        """Queue the tasks that have waited long enough for their next try; their inputs are still here."""
+        for task in reversed(self._pauses.take_due(until_s)):
+            self._ready_s[task] = self._now_s
+            if self.view.worker_of[task]:
+                self._queue.put_back(task)
+            else:
+                self._queue.appendleft(task)
 
     def _stored(self, event: m.OutputStored) -> None:
         self._outbox.stored(event.task)
@@ -362,6 +434,7 @@ class WorkerState:
     def _flush_due(self, event: m.FlushDue) -> None:
         self._urgent = self._flush = True
         self._pace.running_s = event.running_s
+        self._share_late()
         self._hand_on()
 
     def _stop(self, event: m.StopRequested) -> None:
@@ -377,14 +450,14 @@ class WorkerState:
         flush, self._flush = self._flush, False
         storing = len(self._outbox.storing)
         report = self._outbox.collect()
-        if self._policies:
+        if self._policies or self._shared:
             # What two workers may run is told to have run with its completion: storage knows if it has counted that.
-            self._ran += sum(self._policies.is_duplicable(finished.task) for finished in report.completions)
+            self._ran += sum(self._is_duplicable(finished.task) for finished in report.completions)
         tells = report.completions or report.published or report.claims
         if len(self._outbox.storing) > storing:
             # What is about to be stored is reported soon, with how many tasks ran: an empty report would delay it.
             flush = False
-        if tells or (flush and (self._ran or self._has_backlog())):
+        if tells or (flush and (self._ran or self._late or self._has_backlog())):
             self._outbox.send(msgspec.structs.replace(report, ran=self._ran))
             self._ran = 0
 
@@ -400,6 +473,7 @@ class WorkerState:
             self._invoke(sent, outcome)
         if outcome.ready:
             self._adopt(list(outcome.ready))
+        self._share_late()
         self._hand_on()
         for finished in sent.completions:
             if finished.task not in self._outbox.pending:
@@ -412,7 +486,7 @@ class WorkerState:
             self._leave(outcome.status)
 
     def _invoke(self, sent: m.Send, outcome: Outcome) -> None:
-        asked = {claim.worker: claim for claim in sent.claims}
+        asked = {claim.worker: claim for claim in (*sent.claims, *outcome.again)}
         claims = []
         for worker, attempt in outcome.started:
             claim = asked.get(worker) or self.view.planned_claim(worker)
@@ -474,8 +548,17 @@ class WorkerState:
             self._memory.release(self._deps[task])
 
     def _may_leave(self, task: int) -> bool:
-        """Whether a queued task can be run elsewhere: of inputs that were to stay here not even the size is known."""
+        """Whether a queued task can be run elsewhere: not while its tries are counted here, or tasks wait here for it.
+
+        Of inputs that were to stay here not even the size is known.
+        """
+        if task in self._tries or (self._duties is not None and self._is_awaited(task)):
+            return False
         return all(dep not in self._outbox.unstored or self.leaves(dep) for dep in self._deps[task])
+
+    def _is_awaited(self, task: int) -> bool:
+        """Whether a flexible task that was lost waits here for another one, so that nobody counts for it elsewhere."""
+        return any(not self.view.worker_of[other] and other in self._waits for other in self._dependents[task])
 
     # What policies ask for
 
@@ -500,12 +583,15 @@ class WorkerState:
             self._commands.append(m.Alarm(next_s))
 
     def _rang(self, _: m.AlarmRang) -> None:
-        if self._advice is not None and self._now_s + EARLY_S >= self._alarm_s:  # else it is one that was replaced
-            self._alarm_s = math.inf
+        if self._now_s + EARLY_S < self._alarm_s:
+            return  # it is one that was replaced
+        self._alarm_s = math.inf
+        self._resume(self._now_s + EARLY_S)
+        if self._advice is not None:
             self._carry_out(self._advice.ring(self._now_s))
 
     def _is_duplicable(self, task: int) -> bool:
-        return self._policies is not None and self._policies.is_duplicable(task)
+        return task in self._shared or (self._policies is not None and self._policies.is_duplicable(task))
 
     def _hears_of_own_tasks(self) -> bool:
         """Whether others may do planned tasks of ours, or the user's policies may watch anything."""
@@ -515,7 +601,8 @@ class WorkerState:
 
     def _others_watching(self, task: int) -> tuple[str, ...]:
         watchers = self._policies.watchers(task) if self._policies else ()
-        return tuple(worker for worker in watchers if worker != self.name)
+        others = tuple(worker for worker in watchers if worker != self.name)
+        return (*others, self._shared[task]) if task in self._shared else others
 
     def _note_finished(self, task: int) -> None:
         if task in self._dups:
@@ -545,6 +632,8 @@ class WorkerState:
                 self._drop_duplicate(task)
             elif task in self._remaining:
                 self._leave_to_others(task)
+            elif task in self._shared:
+                self._leave_to_second(task)
         for task in event.received:
             self._memory.drop_if_unused(task)
         for task in fresh:
@@ -562,11 +651,18 @@ class WorkerState:
             if consumer in self._waits and self.view.worker_of[consumer] == self.name:
                 self._count_down(consumer)
 
+    def _leave_to_second(self, task: int) -> None:
+        """A task that two workers run was completed by the other one, who goes on with what takes its output."""
+        if task in self._running:
+            self._abandon(task)
+        elif task in self._ready_s or task in self._pauses:
+            self._forget(task)
+
     def _forget(self, task: int) -> None:
-        """Take a planned task out of where it waits for its turn."""
+        """Take a task out of where it waits for its turn."""
         if self._waits.pop(task, None) is not None:
             self._foreign.discard(task)
-        elif self._blocked.pop(task, None) is None:
+        elif self._blocked.pop(task, None) is None and not self._pauses.drop(task):
             self._queue.drop((task,))
         self._ready_s.pop(task, None)
         self._blocked_s.pop(task, None)
@@ -576,8 +672,10 @@ class WorkerState:
         self._end_in_vain(event.task)
 
     def _abandon(self, task: int) -> None:
-        self._abandoned.add(task)
-        self._commands.append(m.Abandon(task))
+        """Have a task stopped; once, though there may be two reasons for it."""
+        if task not in self._abandoned:
+            self._abandoned.add(task)
+            self._commands.append(m.Abandon(task))
 
     def _end_in_vain(self, task: int) -> None:
         """What ran does not count."""
@@ -592,6 +690,36 @@ class WorkerState:
         self._end_in_vain(task)
         if task not in self._memory.values and task not in self._memory.fetching:
             self._commands.append(m.Discard((task,)))
+
+    def _straggles(self, event: m.Straggles) -> None:
+        """A task takes much longer than expected: have a second worker run it too, once there is room for one."""
+        unstored = self._outbox.unstored
+        if any(dep in unstored and dep not in event.sizes for dep in self._deps[event.task]):
+            return
+        unstored |= {dep: size for dep, size in event.sizes.items() if dep in unstored}
+        self._late.add(event.task)
+        self._share_late()
+        if self._late:  # the room that we know of may be what it was long ago: ask
+            self._urgent = self._flush = True
+
+    def _share_late(self) -> None:
+        """Claim second workers for late tasks, as far as there is room; forget those that need none."""
+        if not self._late:
+            return
+        self._late = set(filter(self._may_share, self._late))
+        for task in sorted(self._late)[: max(0, self.view.concurrency - self._live)]:
+            self._late.discard(task)
+            second = second_name(task, self.name)
+            self._shared[task] = second
+            self._commands.append(m.Listen())
+            self._claim([task], [Claim(second, (task,), self.view.resources_of[task])])
+
+    def _may_share(self, task: int) -> bool:
+        """Whether a second worker for a task would be of use, and could be told apart from the first."""
+        if task not in self._running or task in self._abandoned or self._is_duplicable(task) or self._winding_down:
+            return False
+        # If it was counted, and lost, nobody would hear who is first.
+        return task not in self._done and (self._duties is None or not self._is_awaited(task))
 
     # Duplicates
 
@@ -669,14 +797,46 @@ class WorkerState:
         if not self.idle or not self._remaining or self._suspending:
             return
         self._suspending = True
+        self._store_all(event.sizes)
+
+    def _store_all(self, sizes: Mapping[int, int]) -> None:
+        """Put into storage what the next attempt needs, as far as its size is known."""
         outbox = self._outbox
-        outbox.unstored |= {task: size for task, size in event.sizes.items() if task in outbox.unstored}
+        outbox.unstored |= {task: size for task, size in sizes.items() if task in outbox.unstored}
         for task in self._planned:
             if task not in self._remaining and task not in outbox.counted:
-                outbox.pending[task] = m.Finished(task, outbox.unstored.get(task, 0))
+                outbox.pending.setdefault(task, m.Finished(task, outbox.unstored.get(task, 0)))
         for task in self.needed_later():
-            outbox.put_in_storage(task)
+            if task in sizes:
+                outbox.put_in_storage(task)
         self._urgent = True
+
+    # Handing over
+
+    def _wind_down(self, _: m.WindDown) -> None:
+        self._winding_down = True
+
+    def _hand_over_due(self, event: m.HandOverDue) -> None:
+        """The platform's patience is at its end: what still runs is begun anew by the successor."""
+        left = self._running or self._queue or self._blocked or self._waits or self._pauses or self._outbox.claims
+        if self._handing_over or not (left or self._remaining):
+            return
+        self._winding_down = self._handing_over = True
+        cut = sorted(self._running - self._abandoned)
+        self._cut = bool(cut)
+        for task in cut:
+            self._abandon(task)
+        self._store_all(event.sizes)
+
+    def _hand_over_if_stored(self) -> None:
+        """Ask for a successor, once what we hold is in storage."""
+        stored = not (self._outbox.busy or self._outbox.claims) and self._running <= self._abandoned
+        if stored and not self._handed:
+            self._handed = True
+            self._commands.append(m.HandOver(self._cut))
+
+    def _handed_over(self, _: m.HandedOver) -> None:
+        self._leave(Status.RUNNING, suspended=True)
 
     def _suspend_answered(self, event: m.SuspendAnswered) -> None:
         self._suspending = self._asked = False
@@ -687,13 +847,17 @@ class WorkerState:
 
     def _advance(self) -> None:
         """After every event: run what can run, tell what must be told, end when there is nothing left."""
-        self._start_tasks()
-        if self._advice is not None:
-            self._look_for_more()
-        if self._running or self._blocked or self._dups:
+        if not self._winding_down:
+            self._start_tasks()
+            if self._advice is not None:
+                self._look_for_more()
+        if self._running or self._blocked or self._dups or self._queue or self._winding_down:
             self._suspending = self._asked = False
         if self._outbox.sent is None and (self._urgent or (not self._running and self._outbox.unreported)):
             self._report()
+        if self._handing_over:
+            self._hand_over_if_stored()
+            return
         if not self.idle:
             return
         if self._suspending and not self._asked:
@@ -714,7 +878,7 @@ class WorkerState:
                 self._running.add(task)
                 ready_s, fetch_s = self._ready_s.pop(task), self._blocked_s.pop(task, 0.0)
                 self._commands.append(m.Run(task, self._tries.get(task, 1), ready_s, fetch_s))
-                if self._advice is not None:
+                if self._advice is not None and task not in self._tries:
                     self._advise("started", task)
                 continue
             self._blocked[task] = lacking
@@ -736,7 +900,7 @@ class WorkerState:
             AssertionError: One does not hold.
         """
         places: list[Iterable[int]] = [self._waits, self._queue, self._blocked, self._running]
-        places += [self._dups.fetching, self._dups.ready]
+        places += [self._pauses, self._dups.fetching, self._dups.ready]
         everywhere = [task for place in places for task in place]
         if len(everywhere) != len(set(everywhere)):
             raise AssertionError(f"{self.name}: a task is in two places: {sorted(everywhere)}")
@@ -776,6 +940,10 @@ class WorkerState:
         m.AlarmRang: _rang,
         m.TaskAbandoned: _was_abandoned,
         m.WaitedLong: _waited_long,
+        m.Straggles: _straggles,
+        m.WindDown: _wind_down,
+        m.HandOverDue: _hand_over_due,
+        m.HandedOver: _handed_over,
         m.SuspendAnswered: _suspend_answered,
         m.StopRequested: _stop,
     }

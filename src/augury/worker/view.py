@@ -35,6 +35,17 @@ def generation_of(name: str) -> int:
     return int(name.partition(".")[2] or 0)
 
 
+def second_name(task: int, worker: str) -> str:
+    """The name of the worker that runs a task too, since it takes longer than expected on its own."""
+    return f"s{task}/{worker}"
+
+
+def second_of(name: str) -> tuple[int, str] | None:
+    """The task that a worker runs too, and the worker whose task it is; None if it is no such worker."""
+    kind, _, worker = name.partition("/")
+    return (int(kind[1:]), worker) if worker else None
+
+
 class RunView:
     """The graph and the plan of a run, as workers look at them.
 
@@ -47,9 +58,19 @@ class RunView:
         spread: Among how many of them flexible tasks are shared out before it shows how long they take.
         inline_bytes: Up to which size outputs ride inside reports.
         start_s: How long a worker takes to start while there is room.
+        run_id: Which run it is; chance depends on it, so that no two runs have the same.
     """
 
-    def __init__(self, graph: Graph, plan: Plan, *, concurrency: int, inline_bytes: int, start_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        *,
+        concurrency: int,
+        inline_bytes: int,
+        start_s: float = 1.0,
+        run_id: str = "",
+    ) -> None:
         names = {a.worker: planned_name(a.worker) for a in plan.assignments if a.worker is not None}
         self.graph = graph
         self.plan = plan
@@ -59,6 +80,7 @@ class RunView:
         self.spread = min(plan.spread or self.concurrency, self.concurrency)
         self.inline_bytes = inline_bytes
         self.start_s = start_s
+        self.run_id = run_id
 
     @cached_property
     def needs(self) -> Sequence[int]:
