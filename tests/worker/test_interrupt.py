@@ -1,11 +1,25 @@
 """Interruptions reach the task that was meant, or nobody."""
 
 import asyncio
+import importlib
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
 
-from augury.worker.interrupt import Interrupted, Section, allow_interruption, run_coroutine
+import pytest
+
+from augury.worker.interrupt import (
+    Interrupted,
+    Section,
+    TimeIsUp,
+    allow_interruption,
+    run_coroutine,
+    shelter_imports,
+    time_limit,
+)
 
 PATIENCE_S = 10.0
 
@@ -134,3 +148,249 @@ def test_a_coroutine_is_cancelled() -> None:
     thread.section.interrupt()
     assert thread.end() is True
     assert cleaned == ["up"]
+
+
+def returns() -> str:
+    """Catches the news that its time is up, and has a value all the same."""
+    try:
+        spin()
+    except BaseException:  # noqa: BLE001 - so do tasks
+        return "late"
+    return "in time"
+
+
+def raises() -> str:
+    try:
+        spin()
+    except BaseException as error:
+        raise ValueError("cannot clean up") from error
+    return "in time"
+
+
+async def returns_too() -> str:
+    try:
+        await asyncio.sleep(PATIENCE_S)
+    except BaseException:  # noqa: BLE001 - so do tasks
+        return "late"
+    return "in time"
+
+
+async def raises_too() -> str:
+    try:
+        await asyncio.sleep(PATIENCE_S)
+    except BaseException as error:
+        raise ValueError("cannot clean up") from error
+    return "in time"
+
+
+def outcome(work: Callable[[], object], timeout_s: float = 0.02) -> object:
+    try:
+        with time_limit(timeout_s):
+            return work()
+    except BaseException as error:  # noqa: BLE001 - it is what is asked for
+        return type(error)
+
+
+def elsewhere(work: Callable[[], object]) -> object:
+    return Thread(lambda _: outcome(work)).end()
+
+
+STUBBORN = [returns, raises, lambda: run_coroutine(returns_too()), lambda: run_coroutine(raises_too())]
+
+
+@pytest.mark.parametrize("where", [outcome, elsewhere])
+@pytest.mark.parametrize("work", STUBBORN, ids=["returns", "raises", "async returns", "async raises"])
+def test_what_comes_after_the_time_was_up_does_not_count(
+    work: Callable[[], object], where: Callable[[Callable[[], object]], object]
+) -> None:
+    assert where(work) is TimeIsUp
+
+
+def test_what_comes_in_time_counts() -> None:
+    assert outcome(lambda: "in time", PATIENCE_S) == "in time"
+    assert outcome(lambda: int("x"), PATIENCE_S) is ValueError
+
+
+def test_who_is_to_stop_for_another_reason_too_stops_for_that() -> None:
+    def stopped() -> None:
+        try:
+            spin()
+        except TimeIsUp:
+            raise Interrupted from None
+
+    assert outcome(stopped) is Interrupted
+
+
+SLOW = """
+import threading
+begun, go_on = threading.Event(), threading.Event()
+begun.set()
+while not go_on.wait(0.001):
+    pass
+whole = True
+"""
+
+
+class SlowModule:
+    """A module on the path whose import takes until it is let go on."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def load(self) -> ModuleType:
+        return importlib.import_module(self.name)
+
+    @property
+    def module(self) -> ModuleType:
+        return sys.modules[self.name]
+
+    def when_begun(self, act: Callable[[], object]) -> threading.Thread:
+        """Have something done in the middle of the import, by another thread."""
+
+        def wait_and_act() -> None:
+            deadline_s = time.monotonic() + PATIENCE_S
+            while not hasattr(sys.modules.get(self.name), "begun"):
+                assert time.monotonic() < deadline_s
+                time.sleep(0)
+            act()
+            self.module.go_on.set()
+
+        thread = threading.Thread(target=wait_and_act, daemon=True)
+        thread.start()
+        return thread
+
+
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowModule]:
+    shelter_imports()
+    name = "slow_to_import"
+    (tmp_path / f"{name}.py").write_text(SLOW)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield SlowModule(name)
+    sys.modules.pop(name, None)
+
+
+class TestImports:
+    def test_one_in_the_main_thread_comes_to_its_end(self, slow: SlowModule) -> None:
+        allow_interruption()
+        section = Section()
+        thread = slow.when_begun(section.interrupt)
+        assert interrupted(section, slow.load)
+        thread.join()
+        assert slow.module.whole
+
+    def test_one_in_another_thread_too(self, slow: SlowModule) -> None:
+        thread = Thread(lambda section: interrupted(section, slow.load))
+        assert thread.section is not None
+        slow.when_begun(thread.section.interrupt).join()
+        assert thread.end() is True
+        assert slow.module.whole
+
+    def test_and_one_that_waits_for_that_of_another_thread(self, slow: SlowModule) -> None:
+        first = threading.Thread(target=slow.load, daemon=True)
+        first.start()
+        thread = Thread(lambda section: interrupted(section, lambda: slow.load().whole))
+        assert thread.section is not None
+        slow.when_begun(thread.section.interrupt).join()
+        assert thread.end() is True
+        first.join(PATIENCE_S)
+        assert slow.load().whole  # nobody holds its lock
+
+    @pytest.mark.parametrize("where", [outcome, elsewhere])
+    def test_time_is_up_at_its_end(self, slow: SlowModule, where: Callable[[Callable[[], object]], object]) -> None:
+        """The module goes on until long after the time was up."""
+        thread = slow.when_begun(lambda: time.sleep(0.1))
+        assert where(slow.load) is TimeIsUp
+        thread.join()
+        assert slow.module.whole
+
+    def test_an_interruption_counts_more_than_the_failure_of_an_import(self, slow: SlowModule, tmp_path: Path) -> None:
+        (tmp_path / f"{slow.name}.py").write_text(SLOW + "raise ImportError\n")
+        thread = Thread(lambda section: interrupted(section, slow.load))
+        assert thread.section is not None
+        slow.when_begun(thread.section.interrupt).join()
+        assert thread.end() is True
+
+    def test_who_imports_later_is_interrupted_at_once(self, slow: SlowModule) -> None:
+        """What an import has put off is over with it."""
+
+        def load_and_spin() -> None:
+            slow.load()
+            spin()
+
+        slow.when_begun(lambda: None)
+        thread = Thread(lambda section: interrupted(section, load_and_spin))
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not hasattr(sys.modules.get(slow.name), "whole"):
+            assert time.monotonic() < deadline_s
+            time.sleep(0)
+        assert thread.section is not None
+        thread.section.interrupt()
+        assert thread.end() is True
+
+    def test_orders_at_any_moment_leave_no_import_undone(self, slow: SlowModule, tmp_path: Path) -> None:
+        """Hundreds of imports, each with somebody who tries to break it off at any moment."""
+        (tmp_path / f"{slow.name}.py").write_text("import slow_part\nwhole = sum(range(100))\n")
+        (tmp_path / "slow_part.py").write_text("whole = sum(range(100))\n")
+        over = threading.Event()
+        broken: list[str] = []
+
+        def load() -> None:
+            importlib.import_module(slow.name)
+
+        def work(section: Section) -> None:
+            try:
+                for _ in range(300):
+                    for name in (slow.name, "slow_part"):
+                        sys.modules.pop(name, None)
+                    interrupted(section, load)
+                    for name in (slow.name, "slow_part"):
+                        module = sys.modules.get(name)
+                        if module is not None and not hasattr(module, "whole"):
+                            broken.append(name)
+            finally:
+                over.set()
+
+        thread = Thread(work)
+        assert thread.section is not None
+        while not over.is_set():
+            thread.section.interrupt()
+        thread.end()
+        assert not broken
+        load()  # nobody holds its lock
+        sys.modules.pop("slow_part", None)
+
+    def test_threads_that_import_parts_of_one_package_do_not_get_half_of_it(
+        self, slow: SlowModule, tmp_path: Path
+    ) -> None:
+        """The package imports its part; a second thread wants that part while the first is in the middle."""
+        package = tmp_path / "slow_package"
+        package.mkdir()
+        (package / "__init__.py").write_text(
+            f"import {slow.name}\nfrom slow_package.part import value, last\nwhole = True\n"
+        )
+        (package / "part.py").write_text("value = 1\nfrom slow_package import __name__ as name\nlast = 2\n")
+
+        def load_part() -> int:
+            number: int = importlib.import_module("slow_package.part").last
+            return number
+
+        second: list[Thread] = []
+
+        def begin_second() -> None:
+            second.append(Thread(lambda _: load_part()))
+            time.sleep(0.1)  # for it to get as far as it can
+
+        slow.when_begun(begin_second)
+        try:
+            assert importlib.import_module("slow_package").whole
+            assert second[0].end() == 2
+        finally:
+            for name in ("slow_package", "slow_package.part"):
+                sys.modules.pop(name, None)
+
+    def test_tracebacks_do_not_show_it(self, slow: SlowModule) -> None:
+        with pytest.raises(ModuleNotFoundError) as caught:
+            exec(compile("import there_is_no_such_module", "by hand", "exec"))
+        files = [entry.frame.code.path for entry in caught.traceback]
+        assert str(files[-1]) == "by hand"

@@ -3,17 +3,27 @@
 A task in the main thread is interrupted by a signal, which also ends a blocking system call. One in another
 thread gets an asynchronous exception, which it sees at its next Python instruction. Both come when they come; a
 `Section` sees to it that they reach the task that was meant, or nobody.
+
+Two things must not be broken off at any instruction, and are told to stop instead: an event loop, which loses what it
+was about to do, or swallows the exception; and an import (`shelter_imports`). One that is broken off leaves behind a
+lock of the import system, for which every later import of the module waits for ever, or half a package, which cannot be
+imported again: in a process that is kept warm, that would be the trouble of whoever comes next.
 """
 
 import asyncio
 import ctypes
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from types import FrameType
+from functools import update_wrapper
+from types import FrameType, TracebackType
 from typing import Any
+
+_import_system = sys.modules["_frozen_importlib"]
+_FIND, _WAIT = "_find_and_load", "_lock_unlock_module"
 
 
 class Interrupted(BaseException):
@@ -24,13 +34,12 @@ class TimeIsUp(Interrupted):
     """The task's own time limit."""
 
 
-_loops: dict[int, Callable[[type[Interrupted]], None]] = {}
-"""Threads whose task runs an event loop, and how to stop it: an exception that is raised between two steps of a loop
-loses what the loop was about to do, or is swallowed by it."""
+_told: dict[int, Callable[[type[Interrupted]], None]] = {}
+"""Threads in which nothing may be raised at present, and what to tell instead."""
 
-
-def _raise_time_is_up(_signum: int, _frame: FrameType | None) -> None:
-    _stop_here(TimeIsUp)
+_raising = threading.Lock()
+"""Held while another thread is told, or something is raised there: who takes it and lets it go knows that all who
+had looked at `_told` before are done."""
 
 
 def _raise_interrupted(_signum: int, _frame: FrameType | None) -> None:
@@ -39,10 +48,10 @@ def _raise_interrupted(_signum: int, _frame: FrameType | None) -> None:
 
 
 def _stop_here(kind: type[Interrupted]) -> None:
-    stop_loop = _loops.get(threading.get_ident())
-    if stop_loop is None:
+    tell = _told.get(threading.get_ident())
+    if tell is None:
         raise kind
-    stop_loop(kind)
+    tell(kind)
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -59,16 +68,83 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Any]) -> Any:
                 with suppress(RuntimeError):  # the loop is closed: it ends anyway
                     loop.call_soon_threadsafe(task.cancel)
 
-            _loops[me] = stop
+            _told[me] = stop
             value = loop.run_until_complete(task)
     except asyncio.CancelledError:
         if not ordered:
             raise
     finally:
-        _loops.pop(me, None)  # not before the loop is closed
+        _told.pop(me, None)  # not before the loop is closed
     if ordered:
         raise ordered[-1]
     return value
+
+
+def shelter_imports() -> None:
+    """From now on, have an import in this process come to its end before it is interrupted; and packages go first.
+
+    What C and Python code calls to import a module that is not there yet, or that another thread is importing, is
+    replaced: there is no hook round it.
+    """
+    find, wait = getattr(_import_system, _FIND), getattr(_import_system, _WAIT)
+    if not hasattr(find, "__wrapped__"):
+        setattr(_import_system, _FIND, _sheltered(_packages_first(find)))
+        setattr(_import_system, _WAIT, _sheltered(wait))
+
+
+def _packages_first(find_and_load: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, for threads that import parts of one package at a time.
+
+        thread 1: import a            has a, wants a.b ┐ each waits for the other one: Python notices, and lets
+        thread 2: import a.b          has a.b, wants a ┘ both go on with half a package
+
+    Python takes the lock of `a.b` and then, if it has to, that of `a`. Here whoever imports `a.b` first waits until it
+    has `a`: whole, unless that is what this very thread is importing.
+    """
+
+    @_seen_as(find_and_load)
+    def load(name: str, import_: Any) -> Any:
+        package = name.rpartition(".")[0]
+        if package and name not in sys.modules:
+            load(package, import_)
+        return find_and_load(name, import_)
+
+    return load
+
+
+def _sheltered(import_: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, to whose end an interruption of this thread waits."""
+
+    @_seen_as(import_)
+    def whole(*arguments: Any) -> Any:
+        me = threading.get_ident()
+        if me in _told:  # as a part of another import, or in an event loop
+            return import_(*arguments)
+        ordered: list[type[Interrupted]] = []
+        try:
+            _told[me] = ordered.append
+            with _raising:
+                pass  # what was raised here before comes now
+            return import_(*arguments)
+        finally:
+            _told.pop(me, None)
+            with _raising:
+                pass  # what was told has come
+            if ordered:
+                raise ordered[-1]
+
+    return whole
+
+
+def _seen_as(function: Any) -> Callable[[Any], Callable[..., Any]]:
+    """Have tracebacks leave out what replaces a function of the import system, as they do with that: by its file."""
+
+    def apply(replacement: Any) -> Callable[..., Any]:
+        replacement.__code__ = replacement.__code__.replace(co_filename=function.__code__.co_filename)
+        wrapper: Callable[..., Any] = update_wrapper(replacement, function)
+        return wrapper
+
+    return apply
 
 
 def _in_main_thread() -> bool:
@@ -76,30 +152,49 @@ def _in_main_thread() -> bool:
 
 
 def time_limit(timeout_s: float | None) -> AbstractContextManager[None]:
-    """Raise `TimeIsUp` in the block if it takes longer."""
-    return _UNLIMITED if timeout_s is None else _limit(timeout_s)
+    """Raise `TimeIsUp` in the block if it takes longer; and at its end, if it was told so and went on."""
+    return _UNLIMITED if timeout_s is None else _Limit(timeout_s)
 
 
 _UNLIMITED = nullcontext()
 
 
-@contextmanager
-def _limit(timeout_s: float) -> Iterator[None]:
-    if _in_main_thread():
-        before = signal.signal(signal.SIGALRM, _raise_time_is_up)
-        signal.setitimer(signal.ITIMER_REAL, timeout_s)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before or signal.SIG_DFL)
-    else:
-        with _thread_limit(timeout_s):
-            yield
+class _Limit:
+    """The time of a block; what it gives after it was told that this is up does not count."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._told: list[type[Interrupted]] = []
+        remind = _signal_after if _in_main_thread() else _raise_after
+        self._reminder = remind(timeout_s, self._told)
+
+    def __enter__(self) -> None:
+        self._reminder.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._reminder.__exit__(kind, error, trace)
+        if self._told and not isinstance(error, Interrupted):
+            raise TimeIsUp().with_traceback(trace) from error
 
 
 @contextmanager
-def _thread_limit(timeout_s: float) -> Iterator[None]:
+def _signal_after(timeout_s: float, told: list[type[Interrupted]]) -> Iterator[None]:
+    def expire(_signum: int, _frame: FrameType | None) -> None:
+        told.append(TimeIsUp)
+        _stop_here(TimeIsUp)
+
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, timeout_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before or signal.SIG_DFL)
+
+
+@contextmanager
+def _raise_after(timeout_s: float, told: list[type[Interrupted]]) -> Iterator[None]:
     target = threading.get_ident()
     lock = threading.Lock()
     finished = False
@@ -107,6 +202,7 @@ def _thread_limit(timeout_s: float) -> Iterator[None]:
     def expire() -> None:
         with lock:
             if not finished:
+                told.append(TimeIsUp)
                 _raise_in(target, TimeIsUp)
 
     timer = threading.Timer(timeout_s, expire)
@@ -118,6 +214,8 @@ def _thread_limit(timeout_s: float) -> Iterator[None]:
         with lock:
             finished = True
         timer.cancel()
+        if told:
+            _take_back(target)  # it may not have seen it yet; whoever opened the block does now
 
 
 def allow_interruption() -> None:
@@ -196,11 +294,12 @@ _main: Section | None = None
 
 
 def _raise_in(thread_id: int, error: type[Interrupted]) -> None:
-    stop_loop = _loops.get(thread_id)
-    if stop_loop is not None:
-        stop_loop(error)
-        return
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))
+    with _raising:
+        tell = _told.get(thread_id)
+        if tell is not None:
+            tell(error)
+        else:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))
 
 
 def _take_back(thread_id: int) -> None:
