@@ -3,18 +3,23 @@
 import email.message
 import http.client
 import io
+import os
 import threading
 import urllib.error
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import pytest
 
-from augury import TaskFailed, WorkerLost, task
+from augury import OutOfMemory, RunError, TaskFailed, TaskTimeout, WorkerLost, serde, task
 from augury.config import Resources
 from augury.dag.graph import Graph, build_workflow
-from augury.invoke.gateway import Invocation
-from augury.worker.failure import decode_failure, task_failure, to_exception, worker_lost
+from augury.invoke.blackbox import RunningTask
+from augury.invoke.gateway import Invocation, Loss, LossKind
+from augury.trust import process_keyring
+from augury.worker.failure import Failure, decode_failure, task_failure, to_exception, worker_lost
 
 
 @task
@@ -22,6 +27,7 @@ def load(part: int) -> int:
     return part
 
 
+SEAL = process_keyring().seal("r1")
 GRAPH: Graph = build_workflow([load(part) for part in range(6)]).graph
 
 
@@ -83,7 +89,7 @@ class Unsendable(Exception):
 
 
 def travelled(error: BaseException) -> BaseException:
-    return to_exception(decode_failure(task_failure(0, "f1", 1, error).encode()), GRAPH)
+    return to_exception(decode_failure(task_failure(0, "f1", 1, error, SEAL).encode()), GRAPH, seal=SEAL)
 
 
 def arrives(error: Exception) -> Any:
@@ -174,25 +180,34 @@ def explode() -> None:
 
 def test_a_remote_traceback_begins_in_the_users_code() -> None:
     own = task_failure.__code__.co_filename.replace("failure.py", "runner.py")
-    text = task_failure(0, "f1", 1, caught_in(own, explode)).remote_traceback
+    text = task_failure(0, "f1", 1, caught_in(own, explode), SEAL).remote_traceback
     assert text.startswith("Traceback (most recent call last):\n")
     assert "in explode" in text
     assert "runner.py" not in text
 
 
 def test_a_remote_traceback_keeps_frames_of_others_code() -> None:
-    text = task_failure(0, "f1", 1, caught_in("library.py", explode)).remote_traceback
+    text = task_failure(0, "f1", 1, caught_in("library.py", explode), SEAL).remote_traceback
     assert 'File "library.py", line 2, in call' in text
 
 
 # Lost workers
 
 
-def lost(reason: str, *tasks: int) -> str:
-    data = worker_lost(Invocation("r1", "f1", 1, Resources(), tasks), reason)
-    error = to_exception(decode_failure(data), GRAPH)
-    assert type(error) is WorkerLost
-    return str(error)
+def lost(reason: str, *tasks: int, kind: LossKind = LossKind.CRASH, running: tuple[int, ...] = ()) -> WorkerLost:
+    loss = Loss(
+        invocation=Invocation("r1", "f1", 1, Resources(), tasks),
+        cold=True,
+        duration_s=1.0,
+        kind=kind,
+        reason=reason,
+        tasks=tuple(map(RunningTask, running)),
+        used_mb=130,
+        had_mb=128,
+    )
+    error = to_exception(decode_failure(worker_lost(loss)), GRAPH, seal=SEAL)
+    assert isinstance(error, WorkerLost)
+    return error
 
 
 @pytest.mark.parametrize(
@@ -206,9 +221,78 @@ def lost(reason: str, *tasks: int) -> str:
     ],
 )
 def test_the_loss_of_a_worker_tells_what_it_was_given(tasks: tuple[int, ...], given: str) -> None:
-    assert lost("was killed by SIGKILL", *tasks) == f"worker f1 (attempt 1) was killed by SIGKILL{given}"
+    assert str(lost("was killed by SIGKILL", *tasks)) == f"worker f1 (attempt 1) was killed by SIGKILL{given}"
 
 
-def test_a_worker_that_ran_out_of_memory_tells_the_cure() -> None:
-    text = lost("ran out of memory after 2 s: its limit is 128 MB", 3)
-    assert text.endswith("its limit is 128 MB; it was given load[3]; give its tasks more: @task(memory_mb=…)")
+def test_the_loss_of_a_worker_tells_what_it_ran_rather_than_what_it_was_given() -> None:
+    error = lost("was killed by SIGKILL after 2 s", 0, 1, 2, running=(1,))
+    assert str(error) == "worker f1 (attempt 1) was killed by SIGKILL after 2 s while it ran load[1]"
+
+
+def test_a_worker_that_ran_out_of_memory_tells_what_it_used_and_the_cure() -> None:
+    error = lost("ran out of memory after 2 s", 0, 3, kind=LossKind.MEMORY, running=(3,))
+    assert type(error) is OutOfMemory
+    assert str(error) == (
+        "worker f1 (attempt 1) ran out of memory after 2 s while it ran load[3]: it used 130 MiB and had 128 MiB; "
+        "give it more, with @task(memory_mb=256), or smaller inputs"
+    )
+
+
+@pytest.mark.parametrize(("most_mb", "told"), [(0, False), (64, True), (128, True), (256, False)])
+def test_the_most_that_workers_get_is_told_where_it_was_reached(most_mb: int, told: bool) -> None:
+    failure = Failure(kind="OutOfMemory", message="it ran out of memory", had_mb=128)
+    error = to_exception(failure, GRAPH, seal=SEAL, most_mb=most_mb)
+    assert (f"{most_mb} MiB is the most that workers are given unasked" in str(error)) is told
+
+
+def test_a_worker_that_was_killed_for_a_late_task_is_that_tasks_timeout() -> None:
+    invocation = Invocation("run", "w0", 1, Resources())
+    late = RunningTask(3, since_s=10.0, timeout_s=1.5)
+    loss = Loss(invocation=invocation, cold=True, duration_s=9.0, kind=LossKind.TIMEOUT, reason="was", tasks=(late,))
+    error = to_exception(decode_failure(worker_lost(loss)), GRAPH, seal=SEAL)
+    assert isinstance(error, TaskTimeout)
+    assert str(error).startswith("load[3] failed on worker w0: it ran longer than its timeout_s of 1.5 s")
+
+
+# Failures that somebody else wrote
+
+
+def test_an_exception_that_no_worker_signed_is_not_loaded(tmp_path: Path) -> None:
+    honest = task_failure(1, "f1", 1, ValueError("no"), SEAL)
+    forged = [
+        serde.dumps(Bomb(tmp_path / "mark")).join(),
+        SEAL.sign("e2", serde.dumps(Bomb(tmp_path / "mark")).join()),  # of another task
+        process_keyring().seal("another run").sign("e1", serde.dumps(Bomb(tmp_path / "mark")).join()),
+    ]
+    for data in forged:
+        error = to_exception(msgspec.structs.replace(honest, error=data), GRAPH, seal=SEAL)
+        assert type(error) is TaskFailed
+        assert "not authentic" in str(error)
+    assert not (tmp_path / "mark").exists()
+
+
+class Bomb:
+    """Leaves a mark where it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = str(mark)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.mark,)
+
+
+@pytest.mark.parametrize("kind", ["__name__", "AuguryError.mro", "traceback", "NoSuchError"])
+def test_a_failure_of_no_known_kind_is_one_of_the_run(kind: str) -> None:
+    assert type(to_exception(Failure(kind=kind, message="x"), GRAPH, seal=SEAL)) is RunError
+
+
+@pytest.mark.parametrize("task", [6, 10**9, 2**63 - 1])
+def test_a_failure_of_a_task_that_there_is_not_is_told_all_the_same(task: int) -> None:
+    error = to_exception(Failure(task=task, message="it broke", error=b"x" * 40), GRAPH, seal=SEAL)
+    assert "it broke" in str(error)
+
+
+def test_what_cannot_be_read_of_a_failure_is_told() -> None:
+    error = to_exception(decode_failure(b"\xff"), GRAPH, seal=SEAL)
+    assert type(error) is RunError
+    assert "cannot be read" in str(error)

@@ -23,13 +23,25 @@ from augury.plan.hints import Hint, OwnHint, PreLoadHint, PreWarmHint, TaskDupHi
 from augury.plan.plan import Assignment, Plan
 from augury.serde import Buffer
 from augury.storage.memory import MemoryObjects, MemoryStorage
-from augury.storage.protocols import CLIENT, RunEnded, RunSpec, Status, WorkerLeft, WorkerSummary, output_key
+from augury.storage.protocols import (
+    CLIENT,
+    Missing,
+    RunEnded,
+    RunSpec,
+    Status,
+    WorkerLeft,
+    WorkerSummary,
+    output_key,
+)
+from augury.storage.signing import sign_spec
+from augury.trust import process_keyring
 from augury.worker.code import RunCache
 from augury.worker.interrupt import Interrupted
 from augury.worker.policies import Policy, packed
 from augury.worker.recorder import Recorder
 from augury.worker.runner import Runner
 
+KEYRING = process_keyring()
 PATIENCE_S = 5.0
 BIG = Resources(memory_mb=2 * Resources().memory_mb)
 NOW = TaskDupHint(produce_s=0.0, arrives_s=1000.0)
@@ -165,7 +177,8 @@ class Place:
             inline_bytes=INLINE_BYTES,
             record=False,
         )
-        claims = self.runs.add("run", spec).view.initial_claims()
+        spec = sign_spec(spec, KEYRING.seal("run"))
+        claims = self.runs.add("run", spec, KEYRING).view.initial_claims()
         self.objects.create()
         self.coordination.create(spec, graph.sinks, claims)
         self.gateway.invoke([Invocation("run", one.worker, one.attempt, one.resources, one.tasks) for one in claims])
@@ -213,7 +226,7 @@ class Place:
                 gateway=self.gateway,
                 recorder=Recorder(code.view.graph, invocation.resources, enabled=False),
                 cold=True,
-            ).run(joined)
+            ).run(joined, self.coordination.remains() if joined.restarted else None)
 
         self.threads.append(threading.Thread(target=embody, daemon=True))
         self.threads[-1].start()
@@ -416,3 +429,40 @@ def test_a_policy_that_fails_is_dropped_and_the_run_goes_on(place: Place, caplog
     assert [record.getMessage() for record in caplog.records] == [
         "worker w0 goes on without the policy 'mine': ValueError('broken')"
     ]
+
+
+@task
+def struck(name: str) -> int:
+    """The first to come here is replaced meanwhile; the second waits until it has left."""
+    if gates.visit(name) == 1:
+        gates["struck"].set()
+        gates.wait("replaced")
+    else:
+        gates.wait("the old one has left")
+    return 1
+
+
+def replace_first(place: Place) -> None:
+    """Replace the first worker once its first output is in storage; tell when it has left."""
+    gates.wait("struck")
+    turns = iter(range(int(PATIENCE_S / 0.01)))
+    while not place.coordination.outputs([0]) and next(turns, None) is not None:
+        gates["never"].wait(0.01)
+    beat = place.coordination.beat(lost=[Missing("w0", 1)])
+    place.gateway.invoke([Invocation("run", one.worker, one.attempt, one.resources, one.tasks) for one in beat.start])
+    gates["replaced"].set()
+    cursor = "0"
+    for _ in turns:
+        cursor, events = place.coordination.read(CLIENT, cursor, 0.01)
+        if any(isinstance(event, WorkerLeft) and event.summary.attempt == 1 for event in events):
+            gates["the old one has left"].set()
+            return
+
+
+def test_a_replaced_worker_does_not_take_back_what_it_stored(place: Place) -> None:
+    """0 is large, and stored; 1 runs when the worker is replaced; another worker takes both."""
+    helper = threading.Thread(target=replace_first, args=(place,), daemon=True)
+    helper.start()
+    assert place.run(total(large(), struck("1")), {0: 0, 1: 0, 2: 1}) == 2 * INLINE_BYTES + 1
+    helper.join(PATIENCE_S)
+    assert gates.visits["1"] == 2

@@ -9,6 +9,8 @@ Threads, and what each may do:
         finished must be reported; sends printed text
     listener (only once the core asked for it, or the invocation has lasted a while)
         reads the inbox
+    heart (once the invocation has lasted a while)
+        renews the lease, and starts workers again that have lost theirs
     errands (at most a few, while there are any)
         do what no task waits for: fetch outputs early, have environments pre-warmed
     a timer, while an alarm is set
@@ -23,24 +25,38 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, cast
 
 from augury.config import Resources
-from augury.errors import AuguryError, RunLost, SerializationError, TaskTimeout
+from augury.errors import (
+    AuguryError,
+    GatewayError,
+    RunLost,
+    SerializationError,
+    StorageError,
+    TaskTimeout,
+    UntrustedData,
+)
+from augury.invoke.blackbox import BlackBox, Line
 from augury.invoke.gateway import Gateway, Invocation
 from augury.storage.protocols import (
     CLIENT,
+    Cause,
     Claim,
     Completion,
     Consumer,
     Coordination,
+    Hopeless,
     Joined,
+    Missing,
     Objects,
     Outcome,
     Published,
     Recorded,
+    Remains,
     Report,
     Status,
     Stop,
@@ -52,10 +68,16 @@ from augury.storage.protocols import (
 )
 from augury.worker import messages as m
 from augury.worker.code import RunCode
-from augury.worker.failure import Failure, platform_failure, task_failure
+from augury.worker.failure import Failure, deaf, lost_for_good, overlong, platform_failure, task_failure
+from augury.worker.faults import Faults
+from augury.worker.heart import Heart
 from augury.worker.interrupt import Interrupted, Section, TimeIsUp, allow_interruption, run_coroutine, time_limit
+from augury.worker.memo import Memo
 from augury.worker.output import Outlet, catch_streams, writing_for
+from augury.worker.patience import Patience
 from augury.worker.recorder import Measurement, Recorder
+from augury.worker.restarts import Restarts
+from augury.worker.retries import is_worth_retrying
 from augury.worker.state import WorkerState
 from augury.worker.values import Values
 
@@ -69,20 +91,36 @@ RECORD_S = 5.0
 """After how long a worker sends what it measured so far, in case it does not come to its end; then twice that, …"""
 LISTEN_AFTER_S = 0.2
 """After how long an invocation that waits for nothing reads its inbox, to learn that the run was stopped."""
-_OVERDUE_S = 2.0
+_OVERDUE_S = 1.0
 """How long after its time a task that is deaf to interruption may go on."""
 _SLICE_S = 1.0
 _STUBBORN_S = 10.0
 """How long a worker that cannot give its slot up hopes that another one does."""
 _ERRAND_THREADS = 4
+_FAULT_POINTS = {m.Send: "report", m.Store: "store", m.Fetch: "fetch", m.Invoke: "invoke"}
+"""Commands before and after which something can be made to go wrong."""
 
 
-_Working = tuple[float, m.Run, Section]
-"""What an executor does: since when, which task, and where it can be interrupted."""
+_Working = tuple[float, m.Run, Section, Line]
+"""What an executor does: since when, which task, where it can be interrupted, and where that is noted."""
 
 
 class Runner:
-    """One invocation of one worker."""
+    """One invocation of one worker.
+
+    Args:
+        invocation: Which; `code`: what its run consists of.
+        coordination: The run's shared state; `objects`: its large values.
+        gateway: What starts other workers.
+        recorder: What measures tasks.
+        cold: Whether the platform had to make an environment.
+        deadline_s: When the platform ends the invocation, on the monotonic clock.
+        memo: What knows outputs of earlier runs; None if no function of the run wants that.
+        black_box: Where it is noted which tasks run.
+        faults: What is to go wrong, if anything is.
+        on_memory_error: Called when memory cannot be had, before the run fails with it; need not return.
+        check_memory: Called now and then, and before what tasks did counts for anybody else; need not return.
+    """
 
     def __init__(
         self,
@@ -94,6 +132,12 @@ class Runner:
         gateway: Gateway,
         recorder: Recorder,
         cold: bool,
+        deadline_s: float = math.inf,
+        memo: Memo | None = None,
+        black_box: BlackBox | None = None,
+        faults: Faults | None = None,
+        on_memory_error: Callable[[MemoryError], object] = lambda _: None,
+        check_memory: Callable[[], object] = lambda: None,
     ) -> None:
         self._invocation = invocation
         self._name = invocation.worker
@@ -116,33 +160,69 @@ class Runner:
         self._errand_threads = 0
         self._timer: threading.Timer | None = None
         self._working: dict[int, _Working] = {}  # executor threads that run a task
+        self._returned: set[int] = set()  # tasks that were in time, and whose output is being kept
         self._abandoned: set[int] = set()  # tasks that are to be stopped
         self._unstarted: list[int] = []  # abandoned before they began; the core is to be told
         self._over: m.Leave | None = None
         self._recorder = recorder
+        self._memo = memo
         recorder.follow(lambda: self._ran)
-        self._values = Values(code.view, coordination, objects, recorder, code.policies.is_kept_apart)
+        self._seal = code.seal
+        self._values = Values(code.view, coordination, objects, recorder, code.seal, code.policies.is_kept_apart)
         self._outlet = Outlet(self._send_printed, time.monotonic)
         self._cursor = "0"
         self._listening = False
         self._slots = invocation.resources.task_slots
+        box = black_box or BlackBox("", self._slots)
+        self._lines = [box.line(slot) for slot in range(self._slots)]  # each executor takes one
+        self._on_memory_error = on_memory_error
+        self._check_memory = check_memory
+        self._faults = faults
         self._started_s = time.monotonic()
+        self._late_s = code.late_s
+        self._told_late: set[tuple[int, float]] = set()  # tasks that were found late, and since when they ran
+        self._patience = Patience(self._started_s, deadline_s)
+        restarts = Restarts(
+            coordination,
+            invoke=self._start_workers,
+            give_up=self._end_for_gateway,
+            patience_s=code.patience_s,
+            lease_s=code.care.lease_s,
+        )
+        self._heart = Heart(
+            coordination,
+            invocation.worker,
+            invocation.attempt,
+            code.care.lease_s,
+            start=restarts.start,
+            end=self._end_hopeless,
+            stop=lambda status: self._tell(m.StopRequested(status)),
+            faults=faults,
+        )
         self._ran = 0
         self._prewarmed = 0
         self._tidied = 0  # how many of the outputs that were written here had been when we cleaned up
 
-    def run(self, joined: Joined) -> None:
-        """Work until the core says that there is nothing left to do here."""
+    def run(self, joined: Joined, remains: Remains | None = None) -> None:
+        """Work until the core says that there is nothing left to do here.
+
+        Args:
+            joined: What it was told when it joined.
+            remains: What is left of an attempt that was lost, if this one stands for it.
+        """
+        if self._faults is not None:
+            self._faults.reach("joined")
         catch_streams()
         allow_interruption()
         others = [self._execute] * (self._slots - 1) + [self._courier]
         threads = [threading.Thread(target=self._guard, args=(work,), daemon=True) for work in others]
-        self._tell(m.Began(self._invocation.tasks, joined.done, joined.live))
+        self._tell(m.Began(self._invocation.tasks, joined.done, joined.live, remains))
         for thread in threads:
             thread.start()
         self._guard(self._execute)
         for thread in threads:
             thread.join()
+        self._heart.end()
         self._leave(self._over or m.Leave())
         # A listener that still waits for its last read holds us: it must not hold the values too.
         self._values.clear()
@@ -210,7 +290,7 @@ class Runner:
         self._errands.clear()
         if self._timer is not None:
             self._timer.cancel()
-        for thread_id, (_, _, section) in self._working.items():
+        for thread_id, (_, _, section, _) in self._working.items():
             if thread_id != threading.get_ident():
                 section.interrupt()
 
@@ -225,6 +305,7 @@ class Runner:
         """Run tasks; do I/O while there is none."""
         me = threading.get_ident()
         section = Section()
+        line = self._lines.pop()
         event: m.Event | None = None
         try:
             while True:
@@ -233,15 +314,23 @@ class Runner:
                     self._ran += isinstance(event, m.TaskFinished)
                     if event is not None:
                         self._take(self._state.handle(event, time.monotonic()))
-                    if self._abandoned and done is not None:
+                    if done is not None and (self._abandoned or self._returned):
                         self._abandoned.discard(done[1].task)
+                        self._returned.discard(done[1].task)
                     work = self._next_work()
                     if work is None:
                         return
                     if isinstance(work, m.Run):
-                        self._working[me] = (time.monotonic(), work, section)
-                event = self._run_task(work, section) if isinstance(work, m.Run) else self._perform(work)
+                        self._working[me] = (time.monotonic(), work, section, line)
+                if isinstance(work, m.Run):
+                    event = self._run_task(work, section, line)
+                    if self._faults is not None:
+                        self._faults.reach("task-ended")
+                    line.end()
+                else:
+                    event = self._perform(work)
         finally:
+            line.end()
             with self._lock:
                 self._working.pop(me, None)
 
@@ -266,18 +355,21 @@ class Runner:
             self._unstarted.append(task)
             return
         self._abandoned.add(task)  # before it is interrupted: if it has not begun, it looks here
-        for _, run, section in self._working.values():
+        for _, run, section, line in self._working.values():
             if run.task == task:
+                line.lift_limit()  # nobody waits for it any more
                 section.interrupt()
 
-    def _run_task(self, run: m.Run, section: Section) -> m.Event:
+    def _run_task(self, run: m.Run, section: Section, line: Line) -> m.Event:
         """Call a task's function; everything that it may raise becomes an event."""
         task = run.task
         info = self._view.graph.info(task)
         began_s = time.monotonic()
+        line.begin(task, began_s, info.timeout_s)
         measured = self._recorder.begin(task, began_s, run.ready_s, run.fetch_s)
         if measured:
             self._measure_inputs(task, measured)
+            line.measured(measured.input_bytes)
             began_s = time.monotonic()
         try:
             with writing_for(task, self._outlet), time_limit(info.timeout_s), section:
@@ -285,11 +377,18 @@ class Runner:
                     self._check_abandoned(task)
                 value = self._call(task, measured)
             ended_s = time.monotonic()
+            if info.timeout_s is not None:
+                self._returned.add(task)
+                line.lift_limit()
+            if self._memo is not None and info.cache_s:
+                self._check_memory()
+                if self._memo.settle(task, value, info.cache_s):
+                    self._forget_measurement(measured)  # it says nothing of how long the function takes
+                    measured = None
             size_bytes = self._values.keep(task, value, leaves=self._state.leaves(task))
         except BaseException as error:
             section.close()
-            if measured:
-                self._recorder.abandon()
+            self._forget_measurement(measured)
             if isinstance(error, Interrupted) and not isinstance(error, TimeIsUp):
                 if task in self._abandoned:
                     return m.TaskAbandoned(task)
@@ -306,11 +405,14 @@ class Runner:
             raise Interrupted
 
     def _raised(self, run: m.Run, error: BaseException) -> m.TaskRaised:
+        self._check_memory()
+        info = self._view.graph.info(run.task)
         if isinstance(error, TimeIsUp):
-            timeout_s = self._view.graph.info(run.task).timeout_s
-            late = TaskTimeout(f"it ran longer than its timeout_s of {timeout_s:g} s")
-            return m.TaskRaised(run.task, self._failure(run, late).encode())
-        retryable = isinstance(error, Exception) and not isinstance(error, SerializationError)
+            late = TaskTimeout(f"it ran longer than its timeout_s of {info.timeout_s:g} s")
+            error = late.with_traceback(error.__traceback__)  # which tells where it was
+        if isinstance(error, MemoryError):
+            self._on_memory_error(error)
+        retryable = is_worth_retrying(error, info) and not isinstance(error, SerializationError | UntrustedData)
         return m.TaskRaised(run.task, self._failure(run, error).encode(), retryable)
 
     def _measure_inputs(self, task: int, measured: Measurement) -> None:
@@ -320,6 +422,10 @@ class Runner:
             measured.input_bytes = self._program.argument_bytes(task) + self._values.input_bytes(task)
         except AuguryError:  # it cannot be loaded; running the task will say so
             measured.input_bytes = math.nan
+
+    def _forget_measurement(self, measured: Measurement | None) -> None:
+        if measured:
+            self._recorder.abandon()
 
     def _measure(self, task: int, measured: Measurement, duration_s: float, upload_s: float) -> None:
         """Note what a task took; loading its code and waiting for constants, which are inputs, is no execution."""
@@ -336,28 +442,46 @@ class Runner:
         )
 
     def _call(self, task: int, measured: Measurement | None) -> Any:
+        if self._faults is not None:
+            self._faults.reach("task-begun")
         values = self._values
         began_s = time.monotonic() - values.waited_s if measured else 0.0
         function = self._program.function(task, values.constant_data)
         if measured:
             measured.loaded(time.monotonic() - values.waited_s - began_s)  # a large function comes as a constant
         args, kwargs = self._program.arguments(task, values.output, values.constant)
+        if self._memo is not None and self._view.graph.info(task).cache_s:
+            recalled = self._memo.find(task, self._view.graph.function_of[task], function, args, kwargs)
+            if recalled is not None:
+                return recalled.value
         result = function(*args, **kwargs)
         return run_coroutine(result) if inspect.iscoroutine(result) else result
 
     def _failure(self, run: m.Run, error: BaseException) -> Failure:
-        return task_failure(run.task, self._invocation.worker, run.attempt, error)
+        return task_failure(run.task, self._invocation.worker, run.attempt, error, self._seal)
 
     # Commands that go to storage and gateway
 
     def _perform(self, command: m.Command) -> m.Event | None:
         """Do one command; if the platform refuses, the run fails and says why."""
         try:
-            return self._carry_out(command)
+            return self._carry_out(command) if self._faults is None else self._carry_out_badly(command, self._faults)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run must end with it rather than hang
+            if isinstance(error, MemoryError):
+                self._on_memory_error(error)
             _log.warning("worker %s cannot go on", self._invocation.worker, exc_info=error)
             self._give_up(platform_failure(self._invocation.worker, error))
             return m.StopRequested()
+
+    def _carry_out_badly(self, command: m.Command, faults: Faults) -> m.Event | None:
+        """Do one command, with what is to go wrong before and after it."""
+        point = _FAULT_POINTS.get(type(command))
+        if point is None:
+            return self._carry_out(command)
+        faults.reach(f"before-{point}")
+        event = self._carry_out(command)
+        faults.reach(f"after-{point}")
+        return event
 
     def _carry_out(self, command: m.Command) -> m.Event | None:
         match command:
@@ -370,14 +494,14 @@ class Runner:
                 self._send_printed()
                 return m.Reported(self._send(self._report(command)))
             case m.Invoke(claims):
-                self._gateway.invoke([self._to_invocation(claim) for claim in claims])
+                self._start_workers(claims)
             case m.Prewarm(resources, count):
                 self._prewarm(resources, count)
-            case m.Suspend():
-                self._suspend()
+            case m.Suspend() | m.HandOver():
+                return self._step_aside(command)
             case m.Fail(_, failure):
                 self._send_printed()
-                if self._coordination.fail(Status.FAILED, failure):
+                if self._fail(failure):
                     self._clean_up()
             case m.CleanUp():
                 self._clean_up()
@@ -437,6 +561,7 @@ class Runner:
     # Reports
 
     def _send(self, report: Report) -> Outcome:
+        self._check_memory()
         began_s = time.monotonic()
         outcome = self._coordination.report(report)
         size_bytes = sum(len(one.inline or b"") for one in report.completions)
@@ -455,6 +580,8 @@ class Runner:
             completions=tuple(self._completion(finished) for finished in send.completions),
             claims=send.claims,
             ran=send.ran,
+            attempt=self._invocation.attempt,
+            taken=send.taken,
         )
 
     def _completion(self, finished: m.Finished) -> Completion:
@@ -474,6 +601,15 @@ class Runner:
             watchers=finished.watchers,
         )
 
+    def _start_workers(self, claims: Sequence[Claim]) -> None:
+        self._gateway.invoke([self._to_invocation(claim) for claim in claims])
+
+    def _end_hopeless(self, hopeless: Hopeless) -> None:
+        self._give_up(lost_for_good(hopeless))
+
+    def _end_for_gateway(self, error: GatewayError) -> None:
+        self._give_up(platform_failure(self._invocation.worker, error))
+
     def _to_invocation(self, claim: Claim) -> Invocation:
         return Invocation(
             run_id=self._invocation.run_id,
@@ -484,6 +620,13 @@ class Runner:
             stamp=self._invocation.stamp,
         )
 
+    def _step_aside(self, command: m.Command) -> m.Event | None:
+        """Let others have the slot, or a successor the place."""
+        if isinstance(command, m.HandOver):
+            return self._hand_over(Cause.CUT if command.cut else Cause.HANDOVER)
+        self._suspend()
+        return None
+
     def _suspend(self) -> None:
         """Ask to give the slot up. The lock is held: nothing may happen between the answer and its effect."""
         with self._lock:
@@ -491,6 +634,25 @@ class Runner:
                 worker, attempt = self._invocation.worker, self._invocation.attempt
                 granted = self._coordination.suspend(worker, attempt, self._cursor, self._view.start_s)
                 self._handle(m.SuspendAnswered(granted))
+
+    def _hand_over(self, cause: Cause) -> m.Event:
+        """Have a successor started; from now on nothing counts that we say."""
+        worker, attempt = self._invocation.worker, self._invocation.attempt
+        beat = self._coordination.beat(worker, attempt, [Missing(worker, attempt, cause)])
+        for hopeless in beat.hopeless[:1]:
+            self._end_hopeless(hopeless)
+        if beat.status is not Status.RUNNING or beat.hopeless:
+            return m.StopRequested(beat.status)
+        self._start_workers(beat.start)
+        return m.HandedOver()
+
+    def _take_back(self) -> None:
+        """Remove what was stored here for a run that has failed. What we heard of it may not be the last word."""
+        status = self._coordination.status()
+        if status is Status.SUCCEEDED:
+            self._take_back_late()
+        elif status is not Status.RUNNING:
+            self._values.take_back()
 
     def _take_back_late(self) -> None:
         """Remove what another thread was still writing when the run had succeeded, and we had cleaned up."""
@@ -509,10 +671,14 @@ class Runner:
             self._objects.delete([*large, *constants])
         self._coordination.prune()
 
+    def _fail(self, failure: bytes) -> bool:
+        """End the run, unless another invocation has our place."""
+        return self._coordination.fail(Status.FAILED, failure, self._invocation.worker, self._invocation.attempt)
+
     def _give_up(self, failure: Failure) -> None:
         """The platform does not let us go on: tell the client, if that much still works."""
         try:
-            self._coordination.fail(Status.FAILED, failure.encode())
+            self._fail(failure.encode())
         except Exception as error:  # noqa: BLE001 - nothing more can be done here; the gateway may still notice
             _log.warning("worker %s cannot report its failure: %s", self._invocation.worker, error)
 
@@ -539,35 +705,95 @@ class Runner:
                 now_s = time.monotonic()
                 progress = now_s >= progress_due_s
                 if self._working and (progress or (self._state.unreported and command is None)):
-                    running_s = now_s - min(began_s for began_s, _, _ in self._working.values())
+                    running_s = now_s - min(began_s for began_s, *_ in self._working.values())
                     self._handle(m.FlushDue(running_s))
                 if now_s - self._started_s > LISTEN_AFTER_S:
                     self._listen()
+            self._heart.begin_after(now_s - self._started_s)
             if command is not None:
-                event = self._perform(command)
-                if event is not None:
-                    self._tell(event)
-            self._end_overdue(now_s)
+                self._deliver(command)
+            self._keep_time(now_s)
             if progress:
                 progress_due_s = now_s + self._pause_s()
+                self._check_memory()
                 self._try_to_post(self._send_printed, "printed text")
             if now_s - recorded_s >= max(RECORD_S, recorded_s - self._started_s):
                 recorded_s = now_s
                 self._try_to_post(self._send_records, "measurements")
 
+    def _deliver(self, command: m.Command) -> None:
+        """Do a command for the executors, who are all busy."""
+        if isinstance(command, m.Fetch | m.Store | m.Invoke):
+            self._heart.begin()  # it may keep us for longer than a lease
+        event = self._perform(command)
+        if event is not None:
+            self._tell(event)
+
+    def _keep_time(self, now_s: float) -> None:
+        """See to tasks that take too long, or longer than expected, and to the platform's own limit."""
+        self._end_overdue(now_s)
+        if now_s >= self._patience.soft_s:
+            self._wind_down(now_s)
+        elif self._late_s:
+            self._tell_stragglers(now_s)
+
     def _end_overdue(self, now_s: float) -> None:
         """End the run for a task that does not let itself be interrupted; the client has the worker stopped then."""
-        for began_s, run, _ in list(self._working.values()):
+        for began_s, run, *_ in list(self._working.values()):
+            if run.task in self._returned or run.task in self._abandoned:
+                continue
             timeout_s = self._view.graph.info(run.task).timeout_s
             if timeout_s is not None and now_s - began_s > timeout_s + _OVERDUE_S:
-                late = TaskTimeout(f"it ran longer than its timeout_s of {timeout_s:g} s, and cannot be interrupted")
+                late = TaskTimeout(deaf(timeout_s))
                 self._give_up(self._failure(run, late))
                 self._tell(m.StopRequested())
                 return
 
+    def _wind_down(self, now_s: float) -> None:
+        """The platform lets nobody go on for ever: hand over to a successor in time."""
+        with self._lock:
+            self._handle(m.WindDown())
+            if now_s < self._patience.hard_s and not self._state.quiet:
+                return
+            working = list(self._working.values())
+            sizes = self._sizes_needed_later()
+        if now_s >= self._patience.hard_s:
+            for began_s, run, *_ in working:
+                if self._patience.had_it_all(began_s):
+                    self._give_up(self._failure(run, TaskTimeout(overlong(self._patience.limit_s))))
+                    self._tell(m.StopRequested())
+                    return
+        self._tell(m.HandOverDue(sizes))
+
+    def _tell_stragglers(self, now_s: float) -> None:
+        """Tell the core of tasks that run for much longer than expected; of each try once."""
+        for began_s, run, *_ in list(self._working.values()):
+            is_late = now_s - began_s > self._late_s.get(run.task, math.inf)
+            if is_late and (run.task, began_s) not in self._told_late:
+                self._told_late.add((run.task, began_s))
+                with self._lock:
+                    inputs = set(self._view.graph.deps[run.task]).intersection(self._state.needed_later())
+                    self._handle(m.Straggles(run.task, self._sizes(inputs)))
+
+    def _sizes_needed_later(self) -> dict[int, int]:
+        """The sizes of outputs that only we have and that others go on with, as far as they can be stored."""
+        return self._sizes(self._state.needed_later())
+
+    def _sizes(self, tasks: Iterable[int]) -> dict[int, int]:
+        """The sizes of outputs that can be stored; a task that runs may have changed what it was given."""
+        given = {dep for _, run, *_ in self._working.values() for dep in self._view.graph.deps[run.task]}
+        sizes = {}
+        for task in tasks:
+            if task in given and not self._values.is_apart(task):
+                continue
+            with suppress(SerializationError):
+                sizes[task] = self._values.pack(task).size_bytes
+        return sizes
+
     def _pause_s(self) -> float:
         """How long the courier may sleep: less while tasks wait here that others could run."""
-        return min(PROGRESS_S, self._view.start_s) if self._state.queued else PROGRESS_S
+        pause_s = min(PROGRESS_S, self._view.start_s) if self._state.queued else PROGRESS_S
+        return min(pause_s, self._patience.look_s)
 
     def _send_records(self) -> None:
         records = self._recorder.take()
@@ -630,6 +856,7 @@ class Runner:
 
     def _hear_completions(self, events: Sequence[TaskCompleted]) -> None:
         """Take the outputs that something here waits for, and tell the core of all."""
+        self._check_known(event.task for event in events)
         with self._lock:
             wanted = [event for event in events if event.inline is not None and self._state.wants(event.task)]
         for event in wanted:
@@ -639,6 +866,7 @@ class Runner:
 
     def _hear(self, event: object) -> None:
         if isinstance(event, TaskReady):
+            self._check_known((event.task, *event.outputs))
             for task, data in event.outputs.items():
                 if task not in self._values:
                     self._values.receive(task, data)
@@ -646,10 +874,21 @@ class Runner:
         elif isinstance(event, Stop):
             self._tell(m.StopRequested())
 
+    def _check_known(self, tasks: Iterable[int]) -> None:
+        """Refuse events that no worker of this run sent."""
+        for task in tasks:
+            if not 0 <= task < len(self._view.graph):
+                raise StorageError(
+                    f"an event for worker {self._name} names task {task}, which the run does not have: "
+                    "check who can write to the storage"
+                )
+
     # The end
 
     def _leave(self, leave: m.Leave) -> None:
         """Tell what this invocation took; take back what was stored for a run that is over."""
+        if self._faults is not None:
+            self._faults.reach("before-leave")
         summary = WorkerSummary(
             worker=self._invocation.worker,
             attempt=self._invocation.attempt,
@@ -661,14 +900,15 @@ class Runner:
             fetched_bytes=self._values.fetched_bytes,
             suspended=leave.suspended,
             prewarmed=self._prewarmed,
+            recalled=self._memo.recalled if self._memo is not None else 0,
             records=self._recorder.take(),
         )
         try:
             self._send_printed()
             if leave.status is Status.SUCCEEDED:
                 self._take_back_late()
-            elif leave.status is not Status.RUNNING:
-                self._values.take_back()
+            elif leave.status not in (Status.RUNNING, Status.REPLACED):
+                self._take_back()
             self._coordination.leave(summary)
         except AuguryError as error:
             _log.warning("worker %s cannot say that it ended: %s", self._invocation.worker, error)

@@ -12,8 +12,9 @@ from typing import Any
 from augury import serde
 from augury.dag.refs import ATOMS
 from augury.errors import AuguryError, RunLost, SerializationError
-from augury.storage.outputs import read_outputs
+from augury.storage.outputs import check_small, read_outputs
 from augury.storage.protocols import Coordination, Objects, constant_key, output_key
+from augury.trust.seal import Seal
 from augury.worker.recorder import Recorder
 from augury.worker.view import RunView
 
@@ -27,6 +28,7 @@ class Values:
         stored_bytes: How much went to storage; `fetched_bytes`: how much came from there.
 
     Args:
+        seal: Signs what leaves, and checks what comes.
         is_kept_apart: Whether an output may be on its way to storage while a task takes it: then its bytes are copied.
     """
 
@@ -36,11 +38,13 @@ class Values:
         coordination: Coordination,
         objects: Objects,
         recorder: Recorder,
+        seal: Seal,
         is_kept_apart: Callable[[int], bool] = lambda _: False,
     ) -> None:
         self._view = view
         self._is_kept_apart = is_kept_apart
         self._recorder = recorder
+        self._seal = seal
         self._coordination = coordination
         self._objects = objects
         self._values: dict[int, Any] = {}  # outputs that go to their one consumer as they are
@@ -96,19 +100,26 @@ class Values:
                 ) from error
         return blob
 
+    def is_apart(self, task: int) -> bool:
+        """Whether the bytes of an output are what was made, whatever a task does to the value that it was given."""
+        if task in self._originals or type(self._values[task]) in ATOMS:
+            return True
+        blob = self._blobs.get(task)
+        return blob is not None and all(isinstance(part, bytes) for part in blob.parts)
+
     def inline(self, task: int, size_bytes: int) -> bytes | None:
         """A small output, to ride inside a report; None if it is large."""
         if size_bytes > self._view.inline_bytes:
             return None
         self._count(stored=size_bytes)
-        return self.pack(task).join()
+        return self._seal.sign_output(task, self.pack(task).join())
 
     def store(self, task: int) -> None:
         """Write a large output to storage."""
         blob = self.pack(task)
         began_s = time.monotonic()
         try:
-            self._objects.put(output_key(task), blob)
+            self._objects.put(output_key(task), self._seal.sign_object(output_key(task), blob))
         except AuguryError as error:
             raise type(error)(f"the output of {self._view.graph.label(task)}: {error}") from error
         self._recorder.stored(task, blob.size_bytes, time.monotonic() - began_s)
@@ -130,15 +141,24 @@ class Values:
     def fetch(self, tasks: Sequence[int]) -> None:
         """Bring outputs from storage."""
         began_s = time.monotonic()
-        found = read_outputs(self._coordination, self._objects, tasks)
+        found = read_outputs(self._coordination, self._objects, tasks, self._seal, self._view.graph.label)
         self._recorder.downloaded(sum(map(len, found.values())), time.monotonic() - began_s)
         for task in tasks:
             if task not in found:
                 raise RunLost(f"the output of {self._view.graph.label(task)} is no longer in storage")
-            self.receive(task, found[task])
+            self._receive(task, found[task])
 
-    def receive(self, task: int, data: serde.Buffer) -> None:
-        """Take the output of another worker."""
+    def receive(self, task: int, data: bytes) -> None:
+        """Take a small output of another worker, as it came with an event.
+
+        Raises:
+            UntrustedData: No worker of this run made it.
+        """
+        check_small({task: data}, self._seal, self._view.graph.label)
+        self._receive(task, data)
+
+    def _receive(self, task: int, data: serde.Buffer) -> None:
+        """Take an output that is authentic."""
         self._count(fetched=len(data))
         self._sizes[task] = len(data)
         if self._view.copied[task]:
@@ -156,6 +176,7 @@ class Values:
             data = self._objects.get([constant_key(index)]).get(constant_key(index))
             if data is None:
                 raise RunLost(f"constant {index} of the run is no longer in storage")
+            self._seal.check_object(constant_key(index), data)
             duration_s = time.monotonic() - began_s
             self._recorder.downloaded(len(data), duration_s)
             self._waits.total_s = self.waited_s + duration_s

@@ -1,0 +1,149 @@
+"""What tasks may change of the process that they run in, and putting it back before another invocation begins.
+
+A process that is kept warm runs tasks of one run after another. What one of them sets for the whole process, and
+does not set back, would change what the others come to: `signal(SIGCHLD, SIG_IGN)` makes every subprocess succeed. So
+what belongs to the system is as the first invocation found it, whenever another one begins. It is compared first: to
+look at all of it takes less than a tenth of a millisecond, and there is rarely anything to do.
+
+What modules set when they are imported is theirs, and has to stay: a module that stays imported never sets it again.
+Of what belongs to the system, that which changes while functions are loaded is therefore taken as found. What belongs
+to the interpreter (the precision of decimals, the recursion limit, …) is set by modules more often than by tasks, and
+also by modules that tasks import: it is left alone, like all else that is in modules.
+"""
+
+import logging
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+_log = logging.getLogger(__name__)
+
+_REALTIME: Final = 32
+"""The first of the signals that nothing means anything by."""
+
+
+class Surroundings:
+    """The surroundings of tasks as they are when this is made: in a process in which none has run yet."""
+
+    def __init__(self) -> None:
+        self._found = [facet.read() for facet in _FACETS]
+
+    @contextmanager
+    def adopting(self) -> Iterator[None]:
+        """Take what changes meanwhile as found: user code is imported, and no task's body runs in this thread."""
+        before = [facet.read() for facet in _FACETS]
+        try:
+            yield
+        finally:
+            after = [facet.read() for facet in _FACETS]
+            changed = [index for index, was in enumerate(before) if after[index] != was]
+            for index in changed:
+                self._found[index] = after[index]
+
+    def put_back(self) -> None:
+        """Undo what tasks did to them, as far as the system lets us."""
+        for facet, found in zip(_FACETS, self._found, strict=True):
+            if facet.read() != found:
+                try:
+                    facet.write(found)
+                except (OSError, ValueError) as error:
+                    _log.warning("a task has changed the %s, and that cannot be undone: %s", facet.name, error)
+
+
+def reseed() -> None:
+    """Give what comes now random numbers of its own, whatever was seeded before, in this process or its parent."""
+    random.seed(int.from_bytes(os.urandom(16), "big"))
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed(int.from_bytes(os.urandom(4), "big"))
+
+
+class _Facet(NamedTuple):
+    name: str
+    read: Callable[[], Any]
+    write: Callable[[Any], object]
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # removed under the user's feet
+        return "/"
+
+
+def _set_environment(found: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(found)
+    time.tzset()
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)  # to ask is to set; threads that were left behind may write files meanwhile
+    os.umask(mask)
+    return mask
+
+
+def _set_handler(number: int, found: Any) -> None:
+    if found is not None:  # else a library's own, of which Python knows nothing
+        signal.signal(number, found)
+
+
+def _set_timer(timer: int, found: tuple[float, float]) -> None:
+    signal.setitimer(timer, *found)
+
+
+def _signal_facets() -> list[_Facet]:
+    # The first two cannot be caught, and the third is the runner's.
+    others = {signal.SIGKILL, signal.SIGSTOP, signal.SIGUSR1}
+    return [
+        _Facet(f"handler of {number!r}", partial(signal.getsignal, number), partial(_set_handler, number))
+        for number in sorted(signal.valid_signals() - others)
+        if number < _REALTIME
+    ]
+
+
+def _timer_facets() -> list[_Facet]:
+    return [
+        _Facet(name, partial(signal.getitimer, timer), partial(_set_timer, timer))
+        for name, timer in vars(signal).items()
+        if name.startswith("ITIMER_")
+    ]
+
+
+def _limit_facets() -> list[_Facet]:
+    limits = {number: name for name, number in vars(resource).items() if name.startswith("RLIMIT_")}
+    return [
+        _Facet(name, partial(resource.getrlimit, limit), partial(resource.setrlimit, limit))
+        for limit, name in limits.items()
+    ]
+
+
+def _processor_facets() -> list[_Facet]:
+    facets = [_Facet("priority", partial(os.getpriority, _PROCESS, 0), partial(os.setpriority, _PROCESS, 0))]
+    if sys.platform == "linux":
+        facets.append(_Facet("processors", partial(os.sched_getaffinity, 0), partial(os.sched_setaffinity, 0)))
+    return facets
+
+
+_PROCESS: Final = os.PRIO_PROCESS
+_FACETS: Final = (
+    _Facet("working folder", _folder, os.chdir),
+    _Facet("environment", lambda: dict(os.environ), _set_environment),
+    _Facet("umask", _umask, os.umask),
+    *_signal_facets(),
+    _Facet(
+        "signals that are blocked",
+        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        partial(signal.pthread_sigmask, signal.SIG_SETMASK),
+    ),
+    *_timer_facets(),
+    *_limit_facets(),
+    *_processor_facets(),
+)
