@@ -13,6 +13,7 @@ PUBLIC = [
     "Assignment",
     "AuguryError",
     "AutoPlanner",
+    "Cache",
     "Client",
     "Constant",
     "DefinitionError",
@@ -26,6 +27,7 @@ PUBLIC = [
     "NonUniformPlanner",
     "ObjectTooLarge",
     "Optimization",
+    "OutOfMemory",
     "Outlook",
     "OwnHint",
     "Percentile",
@@ -57,9 +59,13 @@ PUBLIC = [
     "TaskTimeout",
     "Timing",
     "UniformPlanner",
+    "UntrustedData",
+    "VersionMismatch",
     "WorkerLost",
     "WukongPlanner",
     "__version__",
+    "attach",
+    "clear_cache",
     "compute",
     "history",
     "task",
@@ -77,7 +83,7 @@ USED_DIRECTLY = [
         "PlatformModel",
     ),
     *("PredictionsProvider", "Resources", "RunReport", "Task", "UniformPlanner", "WukongPlanner"),
-    *("compute", "history", "task"),
+    *("attach", "compute", "history", "task"),
 ]
 
 
@@ -117,7 +123,7 @@ def test_what_users_write_shows_an_example(name: str) -> None:
     "name",
     [
         *("AutoPlanner", "Client", "FixedPredictions", "NonUniformPlanner", "Outlook", "PlatformModel", "Price"),
-        *("Resources", "Timing", "UniformPlanner", "WukongPlanner", "compute", "history", "task"),
+        *("Resources", "Timing", "UniformPlanner", "WukongPlanner", "attach", "compute", "history", "task"),
     ],
 )
 def test_what_users_call_explains_its_arguments(name: str) -> None:

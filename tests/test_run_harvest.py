@@ -9,9 +9,12 @@ import pytest
 from augury.config import Resources
 from augury.metrics.history.history import History
 from augury.metrics.history.memory import MemoryStore
-from augury.metrics.records import SCHEMA, Batch, Record, Span, Startup, Transfer, pack_spans, series_of
+from augury.metrics.records import SCHEMA, Batch, MemoryExcess, Record, Span, Startup, Transfer, pack_spans, series_of
+from augury.plan.planners.uniform import UniformPlanner
 from augury.run.harvest import RUN_SPANS, Harvest
+from augury.storage.protocols import Outgrown, WorkerSummary
 from tests.metrics.building import task_run
+from tests.plan.graphs import graph_of
 
 SMALL = Resources(memory_mb=512)
 
@@ -40,6 +43,25 @@ def test_records_are_kept_with_platform_and_planner() -> None:
     taken.keep()
     (series,) = history.load("daily").series
     assert (series.of.platform, series.of.planner, len(series)) == ("here", "uniform", 1)
+
+
+def test_tasks_that_outgrew_their_worker_are_kept_with_what_that_had() -> None:
+    graph = graph_of((), (0,))
+    plan = UniformPlanner(Resources(2, 512)).plan(graph)
+    history = History(MemoryStore())
+    taken = harvest(history)
+    lost = (Outgrown(1, 1024.0, 5e6), Outgrown(99, 1.0))  # a damaged black box may name any task
+    taken.outgrown(
+        graph,
+        plan,
+        WorkerSummary(worker="p0", attempt=2, cold=True, duration_s=1.0, memory_mb=1024, tasks=0, outgrown=lost),
+    )
+    taken.keep()
+    (series,) = history.load("daily").series
+    (record,) = series.records()
+    assert isinstance(record, MemoryExcess)
+    assert (record.function, record.resources) == ("version", Resources(2, 1024))
+    assert (record.used_mb, record.input_bytes, record.planner) == (1024.0, 5e6, "uniform")
 
 
 def test_spans_are_kept_for_the_report_and_not_in_history() -> None:
@@ -99,6 +121,35 @@ def test_long_runs_are_kept_now_and_then() -> None:
         if taken._recorded_s == now_s:
             kept.append(now_s - 100)
     assert kept == [20, 40, 80, 160]
+
+
+def test_what_was_measured_so_far_is_there_if_nobody_sees_the_end() -> None:
+    history = History(MemoryStore())
+    taken = harvest(history)
+    for number in range(200):
+        taken.gather(sent([task_run(float(number))]))
+    taken.keep_now_and_then(150.0)
+    taken._recording.join()
+    assert history.load("daily").recent == ("r1", "r1#1")
+    assert len(history.load("daily")) > 0
+
+
+@pytest.mark.parametrize("vanishes_after", [0, 10, 64, 100, 128, 199, 200])
+def test_several_who_follow_a_run_bring_in_each_measurement_once(vanishes_after: int) -> None:
+    measured = [sent([Startup(state="cold", resources=SMALL, duration_s=float(number))]) for number in range(200)]
+    alone, shared = History(MemoryStore()), History(MemoryStore())
+    only, first, second = harvest(alone), harvest(shared), harvest(shared)
+    for records in measured[:vanishes_after]:
+        first.gather(records)
+    first.keep_now_and_then(150.0)
+    first._recording.join()
+    for one in (only, second):
+        for records in measured:
+            one.gather(records)
+        one.keep()
+    kept, expected = shared.load("daily"), alone.load("daily")
+    assert [series.rows for series in kept.series] == [series.rows for series in expected.series]
+    assert kept.recent == expected.recent
 
 
 def test_a_history_that_cannot_be_written_to_is_told_of_once(

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from augury import GatewayError, RunCancelled, task
+from augury import GatewayError, RunCancelled, StorageError, task
 from augury.config import Resources
 from augury.dag.graph import Graph, Workflow, build_workflow
 from augury.invoke.gateway import Invocation, Limits
@@ -23,7 +23,8 @@ from augury.plan.planners.wukong import WukongPlanner
 from augury.plan.predictions import Evidence, FixedPredictions
 from augury.run import Platform, RunWatch
 from augury.storage.memory import MemoryStorage
-from augury.storage.protocols import CLIENT, Recorded, Status, WorkerSummary
+from augury.storage.protocols import CLIENT, Care, Recorded, Status, WorkerSummary
+from augury.trust import process_keyring
 
 SMALL, LARGE = Resources(memory_mb=512), Resources(memory_mb=1024)
 PATIENCE_S = 30.0
@@ -42,8 +43,11 @@ class Stage:
         self.asked: list[tuple[str, object]] = []
         self.prewarmed = threading.Semaphore(0)
         self.refuses = False
+        self.gone = False
 
     def invoke(self, invocations: Sequence[Invocation]) -> None:
+        if self.gone:
+            raise GatewayError("nobody is there")
         self.invoked += invocations
         self.asked.append(("invoke", len(invocations)))
 
@@ -57,7 +61,8 @@ class Stage:
         return Limits(concurrency=4)
 
     def stop(self, run_id: str) -> None:
-        pass
+        if self.gone:
+            raise GatewayError("nobody is there")
 
     def close(self) -> None:
         pass
@@ -76,15 +81,32 @@ class Watcher:
 class Played:
     """One run of a workflow of one task, whose workers a test plays."""
 
-    def __init__(self, plan: Plan, workflow: Workflow, history: History | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        workflow: Workflow,
+        history: History | None = None,
+        *,
+        care: Care | None = None,
+    ) -> None:
         self.stage = Stage()
         self.storage = MemoryStorage()
         self.watcher = Watcher()
         self.plan = plan
-        platform = Platform(self.storage, "memory", cast("Any", self.stage), Limits(concurrency=4), None, "played")
+        gateway = cast("Any", self.stage)
+        limits = Limits(concurrency=4)
+        platform = Platform(self.storage, "memory", gateway, limits, None, "played", process_keyring())
         platform.check_storage = lambda run_id: None  # type: ignore[method-assign]
         self.watch = RunWatch(
-            "r1", "daily", workflow, platform, [self.watcher], history=history, kept_as="daily", started_s=0.0
+            "r1",
+            "daily",
+            workflow,
+            platform,
+            [self.watcher],
+            history=history,
+            kept_as="daily",
+            started_s=0.0,
+            care=care or Care(),
         )
         self.coordination = self.storage.coordination("r1")
 
@@ -210,3 +232,33 @@ def test_observers_get_the_report_with_the_prediction() -> None:
     assert isinstance(finished, RunFinished)
     assert finished.report == run.watch.settled.result(0)
     assert finished.report.predicted_s == run.plan.predicted.makespan_s if run.plan.predicted else False
+
+
+def test_a_run_whose_workers_nobody_can_start_again_ends_with_what_the_gateway_said() -> None:
+    flow = workflow()
+    run = Played(plan_of(flow), flow, care=Care(lease_s=0.2, patience_s=0.1))
+    run.start()
+    run.stage.gone = True  # and the worker that was asked for does not come up
+    with pytest.raises(GatewayError, match=r"lost workers could not be started again for .* s: nobody is there"):
+        run.watch.value.result(PATIENCE_S)
+    run.watch.settled.result(PATIENCE_S)
+    assert run.coordination.status() is Status.GONE  # the run is tidied up, though nobody frees slots
+
+
+def test_what_a_storage_that_is_away_costs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, back, asked = played(), threading.Event(), threading.Event()
+
+    def be_away(*_: object) -> None:
+        raise StorageError("Redis is away")
+
+    def answer_late() -> bool:
+        asked.set()
+        back.wait()
+        return False
+
+    monkeypatch.setattr(run.watch._coordination, "create", be_away)
+    monkeypatch.setattr(run.watch._coordination, "unfollow", answer_late)
+    with pytest.raises(StorageError, match="Redis is away"):
+        run.start()
+    assert asked.wait(PATIENCE_S), "what there may be of the run is removed, but nobody waits for that"
+    back.set()

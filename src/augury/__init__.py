@@ -16,14 +16,15 @@ Decorate plain functions, compose a workflow, call `.compute()`:
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from augury.api import Task, TaskFunction, compute, task
+from augury.api import Task, TaskFunction, attach, clear_cache, compute, task
 from augury.client import Client, set_default_observers
-from augury.config import Resources
+from augury.config import Cache, Resources
 from augury.errors import (
     AuguryError,
     DefinitionError,
     GatewayError,
     ObjectTooLarge,
+    OutOfMemory,
     PlanError,
     PlatformError,
     RunCancelled,
@@ -33,6 +34,8 @@ from augury.errors import (
     StorageError,
     TaskFailed,
     TaskTimeout,
+    UntrustedData,
+    VersionMismatch,
     WorkerLost,
 )
 from augury.invoke.embedded.cloud import Constant, Emulation, LogNormal
@@ -57,16 +60,18 @@ from augury.plan.timeline import Simulation
 from augury.predict.estimate import Estimate
 from augury.predict.sla import Percentile
 from augury.run import Run
+from augury.versions import VERSION
 
 if TYPE_CHECKING:
     from augury.predict.provider import PredictionsProvider
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Assignment",
     "AuguryError",
     "AutoPlanner",
+    "Cache",
     "Client",
     "Constant",
     "DefinitionError",
@@ -80,6 +85,7 @@ __all__ = [
     "NonUniformPlanner",
     "ObjectTooLarge",
     "Optimization",
+    "OutOfMemory",
     "Outlook",
     "OwnHint",
     "Percentile",
@@ -111,9 +117,13 @@ __all__ = [
     "TaskTimeout",
     "Timing",
     "UniformPlanner",
+    "UntrustedData",
+    "VersionMismatch",
     "WorkerLost",
     "WukongPlanner",
     "__version__",
+    "attach",
+    "clear_cache",
     "compute",
     "history",
     "task",

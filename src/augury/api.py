@@ -5,7 +5,8 @@ import importlib
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from augury.client import current_client
+from augury.client import Client, current_client
+from augury.config import Cache
 from augury.dag.task import Function, TaskNode, TaskOptions
 from augury.errors import DefinitionError
 from augury.plan.model import PlatformModel
@@ -61,9 +62,9 @@ class Task(TaskNode[R_co]):
         """
         return current_client().compute(self, name=name, plan=plan)  # type: ignore[no-any-return]
 
-    def submit(self, *, name: str | None = None, plan: Plan | None = None) -> Run[R_co]:
-        """Start the workflow behind this task and return at once."""
-        return current_client().submit(self, name=name, plan=plan)
+    def submit(self, *, name: str | None = None, plan: Plan | None = None, detach: bool = True) -> Run[R_co]:
+        """Start the workflow behind this task and return at once; as `Client.submit`."""
+        return current_client().submit(self, name=name, plan=plan, detach=detach)
 
     def plan(
         self,
@@ -151,8 +152,11 @@ def task(fn: Callable[P, S], /) -> TaskFunction[P, S]: ...
 def task(
     *,
     retries: int = 0,
+    backoff_s: float = 0.1,
+    retry_on: type[Exception] | Iterable[type[Exception]] = Exception,
     timeout_s: float | None = None,
     memory_mb: int | None = None,
+    cache: bool | Cache = False,
     optimizations: Iterable[Any] = (),
 ) -> Callable[[Callable[P, S]], TaskFunction[P, S]]: ...
 def task(
@@ -160,17 +164,26 @@ def task(
     /,
     *,
     retries: int = 0,
+    backoff_s: float = 0.1,
+    retry_on: type[Exception] | Iterable[type[Exception]] = Exception,
     timeout_s: float | None = None,
     memory_mb: int | None = None,
+    cache: bool | Cache = False,
     optimizations: Iterable[Any] = (),
 ) -> Any:
     """Make a function a task function: its calls run later, on workers.
 
     Args:
         fn: The function; `@task` and `@task(…)` both work. It may be `async`.
-        retries: How often a call that raised is tried again.
+        retries: How often a call that raised, or took too long, is tried again.
+        backoff_s: How many seconds to wait before the second try, at most; twice as many before the third, and so on up
+            to a minute. Other tasks run meanwhile. 0: try again at once.
+        retry_on: Which exceptions are worth another try: a class, or several; `TaskTimeout` for tries that took too
+            long. By default all of them.
         timeout_s: How many seconds one try may take.
         memory_mb: The least memory that a call needs.
+        cache: Whether outputs are kept for later runs, and how long: a call of the same code with equal arguments is
+            then not made again. For functions whose output depends on nothing else.
         optimizations: Optimizations to use for these tasks whatever the planner chooses.
 
     Example:
@@ -185,7 +198,15 @@ def task(
         raise DefinitionError(f"@task decorates a function, not {fn!r}; options are given by keyword: @task(retries=2)")
     if isinstance(optimizations, str) or not isinstance(optimizations, Iterable):
         raise DefinitionError(f"@task(optimizations=…) must be a list of optimizations, not {optimizations!r}")
-    options = TaskOptions(retries=retries, timeout_s=timeout_s, memory_mb=memory_mb, optimizations=tuple(optimizations))
+    options = TaskOptions(
+        retries=retries,
+        backoff_s=backoff_s,
+        retry_on=tuple(retry_on) if isinstance(retry_on, Iterable) else (retry_on,),
+        timeout_s=timeout_s,
+        memory_mb=memory_mb,
+        cache=(Cache() if cache else None) if isinstance(cache, bool) else cache,
+        optimizations=tuple(optimizations),
+    )
     return TaskFunction(fn, options) if fn is not None else lambda function: TaskFunction(function, options)
 
 
@@ -209,3 +230,51 @@ def compute(*outputs: Any, name: str | None = None, plan: Plan | None = None) ->
         (2, {'x': 4})
     """
     return current_client().compute(outputs, name=name, plan=plan)  # type: ignore[no-any-return]
+
+
+def attach(run_id: str, *, redis: str | None = None, gateway: str | None = None, token: str | None = None) -> Run[Any]:
+    """Follow a run that was started by `Client.submit` in another process, which may be gone.
+
+    Args:
+        run_id: Its id: `run.run_id`.
+        redis: The address of its Redis. By default the run is looked for on the embedded platforms of this user, or
+            where the client is that `.compute()` would use.
+        gateway: The address of the gateway that starts its workers.
+        token: What the gateway demands; by default the environment variable AUGURY_TOKEN.
+
+    Raises:
+        RunLost: It is not known there: everybody had its result, or it has expired; or, on this machine, it was started
+            with `detach=False`, and ends with its client.
+        RunError: It was started with `detach=False`, elsewhere.
+
+    Example:
+        >>> from augury import Client, attach, task
+        >>> @task
+        ... def double(x: int) -> int:
+        ...     return 2 * x
+        >>> with Client(observers=[]) as client:
+        ...     run = client.submit(double(21))
+        ...     attach(run.run_id).result() == run.result() == 42
+        True
+    """
+    if redis is None and gateway is None:
+        return current_client().attach(run_id)
+    if redis is None or gateway is None:
+        raise DefinitionError("attach(…) needs both redis=… and gateway=…, or neither for a run on this machine")
+    return Client(redis=redis, gateway=gateway, token=token).attach(run_id)
+
+
+def clear_cache() -> int:
+    """Forget the outputs that `@task(cache=…)` has kept where the current client keeps them; how many there were.
+
+    Example:
+        >>> from augury import clear_cache, task
+        >>> @task(cache=True)
+        ... def double(x: int) -> int:
+        ...     return 2 * x
+        >>> double(3).compute()
+        6
+        >>> clear_cache() >= 1
+        True
+    """
+    return current_client().clear_cache()

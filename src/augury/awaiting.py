@@ -5,6 +5,7 @@ nothing does not pay for importing it.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -26,7 +27,37 @@ async def wait_for_value(value: "Future[Any]", cancel: Callable[[], object]) -> 
 
 async def submit(task: Any) -> Any:
     """Start the workflow behind a task and wait for its value; starting may take a while, too."""
-    return await (await asyncio.to_thread(task.submit))
+    starting = _Starting(task)
+    try:
+        run = await asyncio.to_thread(starting.start)
+    except asyncio.CancelledError:
+        starting.abandon()
+        raise
+    return await run
+
+
+class _Starting:
+    """A run that is being started in another thread. If nobody waits for it any more, it is cancelled."""
+
+    def __init__(self, task: Any) -> None:
+        self._task = task
+        self._lock = threading.Lock()
+        self._run: Any = None
+        self._abandoned = False
+
+    def start(self) -> Any:
+        run = self._task.submit()
+        with self._lock:
+            self._run = run
+            if self._abandoned:
+                run.cancel()
+        return run
+
+    def abandon(self) -> None:
+        with self._lock:
+            self._abandoned = True
+            if self._run is not None:
+                threading.Thread(target=self._run.cancel, name="augury-cancel").start()
 
 
 async def do_in_thread(action: Callable[[], None]) -> None:

@@ -15,14 +15,25 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from augury.config import Resources, StorageConfig, public_address
+from augury.backoff import Backoff
+from augury.config import (
+    CACHE_BYTES,
+    PATIENCE_S,
+    Resources,
+    ResultsConfig,
+    StorageConfig,
+    is_positive,
+    is_whole,
+    public_address,
+)
 from augury.dag.graph import build_workflow
 from augury.dag.refs import tasks_in
 from augury.dag.task import TaskNode
-from augury.errors import DefinitionError, PlanError, PlatformError, StorageError
+from augury.errors import DefinitionError, PlanError, PlatformError, RunLost, StorageError
 from augury.invoke.embedded.platform import Embedded
 from augury.invoke.http_gateway import HttpGateway
 from augury.metrics.history.history import History, open_history
@@ -35,8 +46,13 @@ from augury.plan.planners.auto import AutoPlanner
 from augury.plan.predictions import Predictions
 from augury.planning import Planning, Question, Site, embedded_site, gateway_site
 from augury.predict.sla import SLA, fraction_of
-from augury.run import Platform, Run, RunWatch
+from augury.run import Place, Platform, Run, RunWatch, attach_run, find_place, sweep_places
+from augury.run.care import LEAST_LEASE_S, care_for, ending_with_client
 from augury.storage.opening import load_driver, open_storage
+from augury.storage.protocols import Care
+from augury.storage.results.opening import open_results
+from augury.trust.folders import state_folder
+from augury.trust.sources import TOKEN_VARIABLE, client_keyring
 
 if TYPE_CHECKING:
     from augury.predict.estimator import Estimator
@@ -44,7 +60,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_TOKEN_VARIABLE = "AUGURY_TOKEN"  # noqa: S105 - the variable's name, not a token
+_CACHE_VARIABLE = "AUGURY_CACHE_BYTES"
 
 
 class _Defaults:
@@ -76,6 +92,19 @@ class Client:
         history: Where what runs teach is kept: a folder, the address of a Redis, or what `augury.history(…)` gives.
             By default the user's state folder or, with a gateway, the Redis of its workers. False: nothing is
             measured, kept or read.
+        patience_s: How long Redis and the gateway may be away, or refuse, before a run fails. A wrong address is told
+            at once all the same.
+        cache_bytes: How much room outputs of `@task(cache=…)` have, in the user's state folder or, with `redis`, there;
+            the least recently used give way. By default the environment variable AUGURY_CACHE_BYTES, else 1 GiB. 0:
+            nothing is kept or looked for.
+        lease_s: How long a worker may be silent before another one takes its place. Where the platform sees workers
+            die, as the embedded one does, that happens at once. Short leases (below 3 s) may take places from workers
+            that are only busy.
+        restarts: How often in a row a worker is started again that dies without having got anything done.
+        late_factor: How much longer than 95 % of its kind a task may take before a second worker tries it too, if there
+            is room; what is done first counts. None: never.
+        most_memory_mb: What a worker gets at most because tasks ran out of memory, when it is started again and in
+            later plans; by default what the platform can give. Tasks and `configurations` may ask for more.
 
     Example:
         >>> from augury import Client, Embedded, task
@@ -99,6 +128,12 @@ class Client:
         platform: Embedded | None = None,
         observers: Sequence[Observer] | None = None,
         history: History | str | os.PathLike[str] | bool | None = None,
+        patience_s: float = PATIENCE_S,
+        cache_bytes: int | None = None,
+        lease_s: float = 10.0,
+        restarts: int = 3,
+        late_factor: float | None = 3.0,
+        most_memory_mb: int | None = None,
     ) -> None:
         _check_address("redis", redis)
         _check_address("gateway", gateway)
@@ -108,6 +143,9 @@ class Client:
             raise DefinitionError(f"Client(platform=…) must be an Embedded(…), not {platform!r}")
         if planner is not None:
             _check_planner(planner, "Client")
+        if not is_positive(patience_s):
+            raise DefinitionError(f"Client(patience_s=…) must be a number of seconds above 0, not {patience_s!r}")
+        _check_care(lease_s, restarts, late_factor, most_memory_mb)
         fraction_of(sla)  # refuses what is none
         if gateway is not None and redis is None:
             raise DefinitionError("Client(gateway=…) also needs redis=…: the address of the Redis that its workers use")
@@ -115,7 +153,12 @@ class Client:
             raise DefinitionError("Client takes a gateway or an embedded platform, not both")
         self._redis = redis
         self._gateway_url = gateway
-        self._token = token or os.environ.get(_TOKEN_VARIABLE, "")
+        self._patience_s = float(patience_s)
+        self._results = _chosen_results(cache_bytes, redis)
+        self._care = Care(lease_s=float(lease_s), restarts=restarts, patience_s=self._patience_s)
+        self._most_memory_mb = most_memory_mb
+        self._late_factor = late_factor
+        self._token = token or os.environ.get(TOKEN_VARIABLE, "")
         self._embedded = Embedded() if platform is None else platform
         self.planner: Planner = AutoPlanner() if planner is None else planner
         self.sla: SLA = sla
@@ -139,16 +182,24 @@ class Client:
 
     # What users call
 
-    def submit(self, outputs: Any, *, name: str | None = None, plan: Plan | None = None) -> Run[Any]:
+    def submit(
+        self, outputs: Any, *, name: str | None = None, plan: Plan | None = None, detach: bool = True
+    ) -> Run[Any]:
         """Start a run of the workflow behind a task, or behind any nesting of tasks.
+
+        The run goes on when this client is closed or its process ends, however it ends, and `augury.attach(run.run_id)`
+        picks it up. The embedded platform then stays until its runs are over and `Embedded(linger_s=…)` after.
 
         Args:
             outputs: What to compute: a task, or lists, tuples, dicts, sets and dataclasses of tasks.
             name: The workflow's name; by default that of its last function.
             plan: A plan to carry out; by default the planner makes one.
+            detach: False: the run is cancelled when this client is closed or its process ends.
         """
         started_s = time.monotonic()
         _check_options(name, plan)
+        if not isinstance(detach, bool):
+            raise DefinitionError(f"submit(detach=…) must be True or False, not {detach!r}")
         workflow = build_workflow(outputs)
         kept_as = name or workflow.graph.fingerprint
         if plan is None:
@@ -169,23 +220,74 @@ class Client:
             history=self._history,
             kept_as=kept_as,
             started_s=started_s,
+            detached=detach,
+            care=self._care_on(platform, detach),
+            late_factor=self._late_factor,
         )
         watch.start(chosen)
         self._unnoted[watch] = chosen
         watch.settled.add_done_callback(lambda _: self._note_end(watch))
-        with self._lock:
-            self._watches = {other for other in self._watches if not other.settled.done()} | {watch}
+        self._remember(watch)
         return Run(run_id=run_id, name=run_name, watch=watch)
 
+    def attach(self, run_id: str) -> Run[Any]:
+        """Follow a run that was started by `submit`, here or in another process, which may be gone.
+
+        Any number of clients may follow a run. Its result is there until the last of them has it; if one of them
+        vanished before that, until it expires: after a day, or with the embedded platform `linger_s` after its client.
+
+        Raises:
+            RunLost: The storage does not know the run: nobody needed it any more, or it has expired.
+            RunError: It was started with `detach=False`.
+        """
+        if not isinstance(run_id, str):
+            raise DefinitionError(f"attach takes the id of a run, as `run.run_id` gives it, not {run_id!r}")
+        run, watch = attach_run(
+            self._place_of(run_id), client_keyring(), self._observers, self._history, self._patience_s
+        )
+        self._remember(watch)
+        return run
+
+    def _care_on(self, platform: Platform, detached: bool) -> Care:
+        most_mb = self._most_memory_mb or platform.limits.memory_mb
+        care = care_for(self._care, self._configurations, most_mb)
+        watched = detached or platform.embedded is not None  # the embedded platform sees by itself when a client ends
+        return care if watched else ending_with_client(care)
+
+    def _remember(self, watch: RunWatch) -> None:
+        with self._lock:
+            self._watches = {other for other in self._watches if not other.settled.done()} | {watch}
+
+    def _place_of(self, run_id: str) -> Place:
+        place = find_place(run_id)
+        if place is not None and self._gateway_url is None:
+            return place
+        if self._gateway_url is None or self._redis is None:
+            raise RunLost(
+                f"run {run_id} is not known on this machine: its result was fetched, or it has expired; or it was "
+                "started with detach=False, as .compute() does, or under another AUGURY_STATE_DIR; or it is on a "
+                "platform of its own: attach(run_id, redis=…, gateway=…)"
+            )
+        return Place(
+            run_id=run_id,
+            redis=self._redis,
+            owns_storage=False,
+            gateway=self._gateway_url,
+            token=self._token,
+            platform=self._platform_name,
+            folder="",
+            made_s=time.time(),
+        )
+
     def compute(self, outputs: Any, *, name: str | None = None, plan: Plan | None = None) -> Any:
-        """Run a workflow and wait for its value; as `submit(…).result()`, and then the report is out too.
+        """Run a workflow and wait for its value; as `submit(…, detach=False).result()`, with the report out too.
 
         What holds no task is its own value, and is returned as it is.
         """
         _check_options(name, plan)
         if not isinstance(outputs, TaskNode) and not tasks_in(outputs):
             return outputs
-        run = self.submit(outputs, name=name, plan=plan)
+        run = self.submit(outputs, name=name, plan=plan, detach=False)
         try:
             return run.result()
         finally:
@@ -256,6 +358,16 @@ class Client:
         )
         return made
 
+    def clear_cache(self) -> int:
+        """Forget the outputs that `@task(cache=…)` has kept; how many there were. Those of all who keep them there."""
+        if not self._results.folder and self._redis is None:
+            return 0  # in the Redis of an embedded platform, which keeps nothing beyond its own end
+        results = open_results(self._results, self._redis or "")
+        try:
+            return results.clear()
+        finally:
+            results.close()
+
     # Planning
 
     def _planned(self, question: Question, *, starts_platform: bool = True) -> Plan:
@@ -278,8 +390,11 @@ class Client:
         running = self._open() if asks and self._gateway_url is not None else self._platform
         limits = None if running is None else running.limits
         if self._gateway_url is not None:
-            return gateway_site(self._platform_name, limits, self._configurations)
-        return embedded_site(self._embedded, limits, self._configurations)
+            site = gateway_site(self._platform_name, limits, self._configurations)
+        else:
+            site = embedded_site(self._embedded, limits, self._configurations)
+        most_mb = self._most_memory_mb
+        return site if most_mb is None else replace(site, memory_mb=min(site.memory_mb or most_mb, most_mb))
 
     def _open_meanwhile(self) -> None:
         """Have the platform start in another thread. If that fails, whoever needs it will try again and learn why."""
@@ -296,23 +411,22 @@ class Client:
         return public_address(self._gateway_url) if self._gateway_url else self._embedded.platform_name
 
     def close(self) -> None:
-        """Let the platform go. Runs that are not over are cancelled if the platform is the embedded one."""
+        """Let the platform go. Runs that are not over go on if they are detached, and are cancelled if not."""
         with self._lock:
             if self._closed or self._owner != os.getpid():  # in a fork the platform and its runs are the parent's
                 return
             self._closed = True
             platform, self._platform = self._platform, None
             watches = list(self._watches)
-        if platform is None:
-            return
         try:
             for watch in watches:
-                if platform.embedded is not None and not watch.value.done():
-                    watch.end()
+                if not watch.value.done():
+                    (watch.let_go if watch.detached else watch.end)()
             for watch in watches:
                 watch.join()
         finally:
-            platform.close()
+            if platform is not None:
+                platform.close()
 
     # Being a context
 
@@ -348,6 +462,9 @@ class Client:
         with self._lock:
             if self._closed:
                 raise PlatformError("this client is closed; make a new one")
+            if self._platform is not None and not self._platform.usable:
+                self._platform.close()
+                self._platform = None
             if self._platform is None:
                 self._platform = self._start_platform()
             return self._platform
@@ -355,19 +472,34 @@ class Client:
     def _start_platform(self) -> Platform:
         if self._gateway_url is None:
             threading.Thread(target=load_driver, daemon=True).start()  # while the platform starts
-            embedded = self._embedded.start(redis=self._redis)
+            if self._redis is not None:
+                _check_redis(self._redis)
+            embedded = self._embedded.start(redis=self._redis, patience_s=self._patience_s)
             for note in embedded.notes:
                 _log.info("embedded platform: %s", note)
+            threading.Thread(target=sweep_places, name="augury-sweep", daemon=True).start()
             if embedded.unlimited:
                 _warn_of_missing_limits(embedded.unlimited)
             config = embedded.storage_config
             storage = open_storage(config)
-            return Platform(storage, config.redis, embedded.gateway(), embedded.limits, embedded, self._platform_name)
+            return Platform(
+                storage,
+                config.redis,
+                embedded.gateway(),
+                embedded.limits,
+                embedded,
+                self._platform_name,
+                embedded.keyring,
+                results=self._results,
+            )
+        keyring = client_keyring()
         address = self._redis or ""
-        storage = open_storage(StorageConfig(redis=address))
+        storage = open_storage(StorageConfig(redis=address, patience_s=self._patience_s))
         storage.ping()
-        gateway = HttpGateway(self._gateway_url, self._token)
-        return Platform(storage, address, gateway, gateway.limits(), None, self._platform_name)
+        gateway = HttpGateway(self._gateway_url, self._token, backoff=Backoff(patience_s=self._patience_s))
+        return Platform(
+            storage, address, gateway, gateway.limits(), None, self._platform_name, keyring, results=self._results
+        )
 
 
 def make_plan(outputs: Any, planner: Planner) -> Plan:
@@ -381,6 +513,32 @@ def make_plan(outputs: Any, planner: Planner) -> Plan:
 def _check_address(setting: str, address: object) -> None:
     if address is not None and not (isinstance(address, str) and address):
         raise DefinitionError(f"Client({setting}=…) must be an address, as a str that is not empty, not {address!r}")
+
+
+def _check_redis(address: str) -> None:
+    """Refuse a Redis that does not answer, or does not keep what it is given."""
+    storage = open_storage(StorageConfig(redis=address))
+    try:
+        storage.ping()
+    finally:
+        storage.close()
+
+
+def _check_care(lease_s: object, restarts: object, late_factor: object, most_memory_mb: object) -> None:
+    if not (isinstance(lease_s, int | float) and is_positive(lease_s) and lease_s >= LEAST_LEASE_S):
+        raise DefinitionError(
+            f"Client(lease_s=…) must be a number of seconds, at least {LEAST_LEASE_S:g}, not {lease_s!r}"
+        )
+    if not is_whole(restarts, least=0):
+        raise DefinitionError(f"Client(restarts=…) must be a whole number of at least 0, not {restarts!r}")
+    if late_factor is not None and not _is_at_least_one(late_factor):
+        raise DefinitionError(f"Client(late_factor=…) must be a number of at least 1, or None, not {late_factor!r}")
+    if most_memory_mb is not None and not is_whole(most_memory_mb, least=1):
+        raise DefinitionError(f"Client(most_memory_mb=…) must be a whole number of at least 1, not {most_memory_mb!r}")
+
+
+def _is_at_least_one(number: object) -> bool:
+    return isinstance(number, int | float) and is_positive(number) and number >= 1
 
 
 def _check_planner(planner: object, where: str) -> None:
@@ -439,6 +597,25 @@ def _chosen_history(choice: object, redis: str | None) -> History | None:
     if isinstance(choice, str | os.PathLike):
         return open_history(choice)
     raise DefinitionError(f"Client(history=…) must be a folder, an address of Redis or False, not {choice!r}")
+
+
+def _chosen_results(cache_bytes: object, redis: str | None) -> ResultsConfig:
+    """Where outputs are kept for later runs, and how much room they have."""
+    given = os.environ.get(_CACHE_VARIABLE, "").strip()
+    if cache_bytes is None and given:
+        if not given.isdecimal():
+            raise DefinitionError(f"{_CACHE_VARIABLE} must be a whole number of bytes, not {given!r}")
+        cache_bytes = int(given)
+    most_bytes = CACHE_BYTES if cache_bytes is None else cache_bytes
+    if not isinstance(most_bytes, int) or not is_whole(most_bytes, least=0):
+        raise DefinitionError(f"Client(cache_bytes=…) must be a whole number of bytes, at least 0, not {cache_bytes!r}")
+    if redis is not None:
+        return ResultsConfig("", most_bytes)
+    try:
+        return ResultsConfig(str(state_folder() / "results"), most_bytes)
+    except StorageError as error:
+        _log.info("outputs are kept no longer than the platform lives: %s", error)
+        return ResultsConfig("", most_bytes)
 
 
 def _checked_observers(observers: object) -> list[Observer]:

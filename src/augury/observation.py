@@ -132,6 +132,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
         status: How it ended: `succeeded`, `failed` or `cancelled`.
         tasks: How many tasks the workflow has.
         ran: How many tasks ran to their end, as far as workers told; after a success more if some ran again.
+        recalled: How many of these were not called, because an earlier run had kept their output: `@task(cache=True)`.
         workers: How many workers took part.
         invocations: How many FaaS calls embodied them; more than `workers` if some were started again.
         cold_starts: How many of these needed a new environment.
@@ -177,12 +178,14 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     sla: str | None = None
     sla_held: bool | None = None
     comparison: Comparison = Comparison()
+    recalled: int = 0
 
     def __str__(self) -> str:
+        kept = f" ({self.recalled:,} from the cache)" if self.recalled else ""
         again = f" ({count(self.invocations, 'invocation')})" if self.invocations > self.workers else ""
         part = "" if self.status == "succeeded" else f"{self.ran:,} of "
         return (
-            f"{part}{count(self.tasks, 'task')} on {count(self.workers, 'worker')}{again} "
+            f"{part}{count(self.tasks, 'task')}{kept} on {count(self.workers, 'worker')}{again} "
             f"in {seconds(self.makespan_s)}{self._prediction()}, {count(self.cold_starts, 'cold start')}, "
             f"{amount(self.gb_seconds)} GB-s, {size(self.stored_bytes)} stored"
         )

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 import augury
-from augury import Client, Embedded, StorageError, task
+from augury import Client, Embedded, Resources, StorageError, task
+from augury.dag.graph import build_workflow
+from augury.plan.plan import Assignment, Plan
 from augury.storage.shm import SharedMemoryObjects
 
 
@@ -36,6 +38,13 @@ class ApiError(Exception):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code}: {text}")
         self.code = code
+
+
+def one_worker(outputs: Any) -> Plan:
+    """A plan by which one worker does everything, one task after the other."""
+    graph = build_workflow(outputs).graph
+    assignments = (Assignment(0, Resources()),) * len(graph)
+    return Plan(fingerprint=graph.fingerprint, planner="by hand", assignments=assignments)
 
 
 def test_the_users_own_exception_is_raised(client: Client) -> None:
@@ -131,13 +140,90 @@ def test_a_task_that_keeps_failing_tells_how_often_it_was_tried(client: Client) 
     assert "after 3 attempts" in str(caught.value.__cause__)
 
 
+def test_only_what_is_worth_it_is_tried_again(client: Client, tmp_path: Path) -> None:
+    tries = tmp_path / "tries"
+
+    @task(retries=5, backoff_s=0, retry_on=(Custom, ApiError))
+    def flaky() -> int:
+        with tries.open("a") as file:
+            file.write("x")
+        seen = len(tries.read_text())
+        raise Custom(7, "again") if seen < 3 else ValueError("for good")
+
+    with pytest.raises(ValueError, match="for good") as caught:
+        client.compute(flaky())
+    assert "after 3 attempts" in str(caught.value.__cause__)
+
+
+def test_a_timeout_is_tried_again_if_it_is_worth_it(client: Client, tmp_path: Path) -> None:
+    @task(retries=1, timeout_s=0.5, retry_on=augury.TaskTimeout)
+    def slow_at_first(tries: Path) -> int:
+        tries.write_text(tries.read_text() + "x")
+        if len(tries.read_text()) < 2:
+            threading.Event().wait()
+        return len(tries.read_text())
+
+    @task(retries=1, timeout_s=0.5, retry_on=OSError)
+    def slow(tries: Path) -> None:
+        tries.write_text(tries.read_text() + "x")
+        threading.Event().wait()
+
+    for name in ("first", "second"):
+        (tmp_path / name).touch()
+    assert client.compute(slow_at_first(tmp_path / "first")) == 2
+    with pytest.raises(augury.TaskTimeout):
+        client.compute(slow(tmp_path / "second"))
+    assert (tmp_path / "second").read_text() == "x"
+
+
+def test_others_run_while_a_task_waits_for_its_next_try(client: Client, tmp_path: Path) -> None:
+    order = tmp_path / "order"
+    order.touch()
+
+    def note(what: str) -> str:
+        with order.open("a") as file:
+            file.write(f"{what} ")
+        return order.read_text()
+
+    @task(retries=1, backoff_s=0.4)
+    def flaky() -> None:
+        if note("try").count("try") == 1:
+            raise OSError("not yet")
+
+    @task
+    def steady() -> None:
+        note("steady")
+
+    tasks = [flaky(), *(steady() for _ in range(3))]
+    client.compute(tasks, plan=one_worker(tasks))
+    assert order.read_text().split() == ["try", "steady", "steady", "steady", "try"]
+
+
 def test_a_task_that_takes_too_long_is_stopped(client: Client) -> None:
     @task(timeout_s=0.05)
     def endless() -> None:
         threading.Event().wait()
 
-    with pytest.raises(augury.TaskTimeout, match=r"endless\[0\].*timeout_s of 0.05 s"):
+    with pytest.raises(augury.TaskTimeout, match=r"endless\[0\].*timeout_s of 0.05 s") as caught:
         client.compute(endless())
+    told = str(caught.value)
+    assert "threading.Event().wait()" in told  # where it was
+    assert "augury/worker" not in told
+
+
+def test_what_a_task_returns_after_its_time_was_up_does_not_count(client: Client, tmp_path: Path) -> None:
+    @task(retries=1, timeout_s=0.5)
+    def stubborn(tried: Path) -> str:
+        if tried.exists():
+            return "in time"
+        tried.touch()
+        try:
+            threading.Event().wait()
+        except BaseException:  # noqa: BLE001 - to be interrupted, too
+            return "late"
+        return "never"
+
+    assert client.compute(stubborn(tmp_path / "tried")) == "in time"
 
 
 def test_an_unpicklable_argument_names_the_task_and_the_argument(client: Client) -> None:
@@ -200,7 +286,7 @@ def test_a_worker_that_dies_fails_the_run_and_the_platform_goes_on(client: Clien
 
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(augury.WorkerLost, match=r"SIGKILL.*; it was given die\[0\]"):
+    with pytest.raises(augury.WorkerLost, match=r"SIGKILL after .* s while it ran die\[0\]"):
         client.compute(collect(fine(1), die()))
     assert client.compute(fine(2)) == 2
 

@@ -205,7 +205,7 @@ def test_closing_a_client_cancels_what_still_runs() -> None:
     def endless() -> None:
         threading.Event().wait()
 
-    run = client.submit(endless())
+    run = client.submit(endless(), detach=False)
     client.close()
     with pytest.raises(augury.RunCancelled):
         run.result(timeout=30)

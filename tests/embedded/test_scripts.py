@@ -35,6 +35,29 @@ def test_a_script_without_a_main_guard(script: Script) -> None:
     assert (done.stdout, done.returncode) == ("15\n", 0), done.stderr
 
 
+def test_retries_for_an_exception_of_the_script(script: Script) -> None:
+    done = script(
+        """
+        from pathlib import Path
+        from augury import task
+
+        class Busy(Exception):
+            pass
+
+        @task(retries=3, backoff_s=0.01, retry_on=Busy)
+        def fetch(log):
+            with open(log, "a") as file:
+                file.write("x")
+            if len(Path(log).read_text()) < 3:
+                raise Busy("not yet")
+            return len(Path(log).read_text())
+
+        print(fetch("log").compute())
+        """
+    )
+    assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
+
+
 def test_objects_with_slots_come_back_to_the_script(script: Script) -> None:
     done = script(
         """

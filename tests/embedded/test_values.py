@@ -1,6 +1,5 @@
 """What tasks may do to the values that they are given, wherever they run."""
 
-import os
 import threading
 from typing import Any
 
@@ -104,21 +103,6 @@ def test_each_try_gets_what_the_first_one_got(client: Client) -> None:
 
     with pytest.raises(ValueError, match="1 values"):
         client.compute(fails_twice(empty()))
-
-
-def test_what_a_task_does_to_its_surroundings_ends_with_its_worker(client: Client) -> None:
-    @task
-    def wander() -> None:
-        os.chdir("/")
-        os.environ["LEAK"] = "1"
-
-    @task
-    def look() -> tuple[str, str | None]:
-        return os.getcwd(), os.environ.get("LEAK")
-
-    before = client.compute(look())
-    client.compute([wander() for _ in range(8)])
-    assert client.compute([look() for _ in range(8)]) == [before] * 8
 
 
 def test_what_a_thread_of_a_task_prints_is_shown(client: Client, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,10 @@
 """What the user holds of a run."""
 
-import contextlib
 import importlib
 from collections.abc import Generator
 from typing import Any, Generic, NoReturn, TypeVar
 
-from augury.errors import AuguryError, DefinitionError
+from augury.errors import DefinitionError
 from augury.observation import RunReport
 from augury.plan.plan import Plan
 from augury.run.watch import RunWatch
@@ -52,7 +51,7 @@ class Run(Generic[T_co]):
         return self._watch.value.done()
 
     def result(self, timeout: float | None = None) -> T_co:
-        """Wait for the value.
+        """Wait for the value. Ctrl-C meanwhile cancels the run.
 
         Args:
             timeout: How many seconds to wait at most.
@@ -65,8 +64,8 @@ class Run(Generic[T_co]):
         try:
             value: T_co = self._watch.value.result(timeout)
         except KeyboardInterrupt:
-            with contextlib.suppress(AuguryError):
-                self.cancel()
+            self._watch.end()
+            self._watch.join()  # who presses Ctrl-C often leaves at once: the workers must have been stopped by then
             raise
         except TimeoutError:
             if self._watch.value.done():
@@ -75,7 +74,10 @@ class Run(Generic[T_co]):
         return value
 
     def cancel(self) -> bool:
-        """End the run; whether it was still running."""
+        """End the run; whether it was still running.
+
+        Workers hear of it and stop what they do. Those that do not within a moment are killed; no more are started.
+        """
         return self._watch.cancel()
 
     def report(self, timeout: float | None = None) -> RunReport:

@@ -65,6 +65,7 @@ def report_of(account: Account) -> RunReport:
         status=str(account.status),
         tasks=len(account.graph),
         ran=sum(summary.tasks for summary in summaries),
+        recalled=sum(summary.recalled for summary in summaries),
         workers=len({summary.worker for summary in summaries}),
         invocations=account.invocations,
         cold_starts=sum(summary.cold for summary in summaries),
@@ -127,3 +128,9 @@ def _comparison(account: Account, predicted: Simulation, gb_seconds: float, cost
         predicted_start_s=tuple(timeline.execute_s[task] for task in tasks),
         actual_start_s=tuple(span.start_s - account.submitted_s for span in spans),
     )
+
+
+def time_of_cursor(cursor: str) -> float:
+    """When the event at a cursor was stored, in seconds since the epoch; 0 if the cursor does not tell."""
+    stamp_ms, _, number = cursor.partition("-")
+    return int(stamp_ms) / 1000 if number and stamp_ms.isdigit() else 0.0

@@ -9,33 +9,46 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, InvalidStateError, wait
 from dataclasses import replace
 from typing import Any, NoReturn
 
 import msgspec
 
 from augury import serde
-from augury.config import INLINE_BYTES
+from augury.config import INLINE_BYTES, ResultsConfig
 from augury.dag.graph import Graph, Workflow
 from augury.dag.program import Program, encode
 from augury.dag.refs import Const, fill
-from augury.errors import AuguryError, RunCancelled, RunError, RunLost, SerializationError, StorageError
+from augury.errors import (
+    AuguryError,
+    GatewayError,
+    ObjectTooLarge,
+    PlatformError,
+    RunCancelled,
+    RunError,
+    RunLost,
+    SerializationError,
+    StorageError,
+)
 from augury.invoke.gateway import Invocation
 from augury.metrics.history.history import History
 from augury.observation import Observer, RunEvent, RunFinished, RunProgressed, RunReport, RunStarted, TaskPrinted
 from augury.plan.hints import PreWarmHint
 from augury.plan.plan import Plan
 from augury.run.harvest import Harvest
+from augury.run.late import late_after
 from augury.run.platform import Platform, check_limits
-from augury.run.reckoning import Account, report_of
-from augury.run.upload import code_stamp, import_folders, user_of_constant
+from augury.run.reckoning import Account, report_of, time_of_cursor
+from augury.run.upload import client_versions, code_stamp, encode_template, import_folders, user_of_constant
 from augury.storage.outputs import read_outputs
 from augury.storage.protocols import (
     CLIENT,
+    Care,
     Claim,
     Coordination,
     Event,
+    Hopeless,
     Objects,
     Printed,
     Recorded,
@@ -44,10 +57,14 @@ from augury.storage.protocols import (
     Status,
     Stop,
     WorkerLeft,
+    WorkerMissed,
     WorkerSummary,
     constant_key,
 )
-from augury.worker.failure import decode_failure, to_exception
+from augury.storage.signing import sign_spec
+from augury.worker.failure import decode_failure, lost_for_good, platform_failure, to_exception
+from augury.worker.heart import BEATS, see_to_beside
+from augury.worker.restarts import Restarts
 from augury.worker.view import RunView
 
 _log = logging.getLogger(__name__)
@@ -70,6 +87,9 @@ class RunWatch:
         observers: Who is told of it.
         history: Where what is measured goes; None: nothing is measured.
         started_s: When the user asked for it, on the monotonic clock.
+        detached: Whether it goes on without this client.
+        care: How it looks after its workers.
+        late_factor: How much longer than nearly all of its kind a task may take before a second worker tries it too.
 
     Attributes:
         value: Will hold the value, or what went wrong.
@@ -87,6 +107,9 @@ class RunWatch:
         history: History | None,
         kept_as: str,
         started_s: float,
+        detached: bool = False,
+        care: Care,
+        late_factor: float | None = None,
     ) -> None:
         self.value: Future[Any] = Future()
         self.settled: Future[RunReport] = Future()
@@ -98,6 +121,7 @@ class RunWatch:
         self._platform = platform
         self._coordination: Coordination = platform.storage.coordination(run_id)
         self._objects: Objects = platform.storage.objects(run_id)
+        self._seal = platform.keyring.seal(run_id, skips_buffers=bool(platform.object_dir))
         self._observers = observers
         self._harvest = Harvest(
             run_id,
@@ -109,6 +133,21 @@ class RunWatch:
             started_s=started_s,
         )
         self._records = history is not None
+        self.detached = detached
+        self._kept_as = kept_as
+        self._attached = False
+        self._let_go = False
+        self._care = care
+        self._late_factor = late_factor
+        self._beat_s = 0.0
+        self._deaths = platform.deaths
+        self._restarts = Restarts(
+            self._coordination,
+            invoke=self._start_workers,
+            give_up=self._end_for_gateway,
+            patience_s=care.patience_s,
+            lease_s=care.lease_s,
+        )
         self._plan: Plan | None = None
         self._predicting = threading.Lock()
         self._prewarmed = 0
@@ -120,6 +159,7 @@ class RunWatch:
         self._summaries: dict[
             tuple[str, int], WorkerSummary
         ] = {}  # a gateway may tell of a worker that also told itself
+        self._missed: set[tuple[str, int]] = set()  # who may never tell of itself
         self._cursor = "0"
         self._over = threading.Event()
         self._forecast = threading.Thread(target=self._predict, name=f"augury-forecast-{run_id}", daemon=True)
@@ -152,18 +192,28 @@ class RunWatch:
             start_s=limits.start_s,
             object_dir=self._platform.object_dir,
             record=self._records,
+            versions=client_versions(program, constants, shared_files=limits.shares_files),
+            detached=self.detached,
+            template=encode_template(self._template) if self.detached else b"",
+            kept_as=self._kept_as,
+            submitted_s=self._submitted_at_s,
+            results=self._platform.results if any(info.cache_s for info in self._graph.functions) else ResultsConfig(),
+            care=self._care,
+            late_s=late_after(plan, self._late_factor),
         )
         try:
             self._objects.create()
             for index, blob in enumerate(constants):
                 self._put_constant(index, blob, program)
-            self._coordination.create(spec, self._graph.sinks, claims)
+            planned = [view.planned_claim(worker) for worker in view.tasks_of]
+            self._coordination.create(sign_spec(spec, self._seal), self._graph.sinks, claims, planned)
             self._platform.check_storage(self._run_id)
+            if self.detached:
+                self._platform.keep(self._run_id)
             self._submitted_s, self._submitted_at_s = time.monotonic(), time.time()
-            self._platform.gateway.invoke(self._invocations(claims))
-        except BaseException:
-            with contextlib.suppress(AuguryError):  # what went wrong first is what the user must learn
-                self._remove()
+            self._start_workers(claims)
+        except BaseException as error:
+            self._take_back(error)
             raise
         if plan.launch:
             threading.Thread(
@@ -172,6 +222,28 @@ class RunWatch:
         self._tell(RunStarted(self._run_id, self._name, len(self._graph)))
         if plan.predicted is None and plan.outlook is not None and len(self._graph) <= _MOST_PREDICTED:
             self._forecast.start()
+        self._thread.start()
+
+    def _take_back(self, error: BaseException) -> None:
+        """Remove what there is of a run that could not be started; the user must learn what went wrong first."""
+
+        def remove() -> None:
+            with contextlib.suppress(AuguryError):
+                self._remove()
+
+        if isinstance(error, StorageError) and not isinstance(error, ObjectTooLarge):
+            # Storage may be away, and has had all the patience that the user has.
+            threading.Thread(target=remove, name=f"augury-take-back-{self._run_id}", daemon=True).start()
+        else:
+            remove()
+
+    def follow(self, plan: Plan, submitted_s: float) -> None:
+        """Watch a run that another client has started."""
+        self._plan = plan
+        self._harvest.planner = plan.planner
+        self._attached = True
+        self._submitted_at_s = submitted_s
+        self._tell(RunStarted(self._run_id, self._name, len(self._graph)))
         self._thread.start()
 
     def _prewarm(self, hints: Sequence[PreWarmHint]) -> None:
@@ -188,7 +260,8 @@ class RunWatch:
 
     def _put_constant(self, index: int, blob: serde.Blob, program: Program) -> None:
         try:
-            self._objects.put(constant_key(index), blob)
+            key = constant_key(index)
+            self._objects.put(key, self._seal.sign_object(key, blob))
         except AuguryError as error:
             raise type(error)(f"{user_of_constant(index, self._graph, program)}: {error}") from error
 
@@ -202,6 +275,7 @@ class RunWatch:
                 resources=claim.resources,
                 tasks=claim.tasks,
                 stamp=stamp,
+                detached=self.detached,
             )
             for claim in claims
         ]
@@ -233,9 +307,20 @@ class RunWatch:
             self.cancel()
         wait([self.value], _SETTLE_S)
 
+    def let_go(self) -> None:
+        """Follow the run no more; it goes on."""
+        self._let_go = True
+        error = RunError(
+            f"the client of run {self._name} ({self._run_id}) was closed; the run goes on: "
+            f"augury.attach({self._run_id!r}).result() waits for its value"
+        )
+        with contextlib.suppress(InvalidStateError):  # it is over, and will be settled
+            self.value.set_exception(error)
+            self.settled.set_exception(error)
+
     def join(self) -> None:
         """Wait until everything of an ended run is tidied up."""
-        if self.value.done():
+        if self.value.done() and not self._let_go:
             self._thread.join(_SETTLE_S + 1)
 
     # Watching
@@ -261,44 +346,94 @@ class RunWatch:
         ended: RunEnded | None = None
         try:
             ended = self._await_end()
-            self._makespan_s = time.monotonic() - self._started_s
+            self._makespan_s = self._elapsed_s()
             self._status = ended.status
             self._resolve(ended)
         except BaseException as error:  # noqa: BLE001 - whatever happens, the user who waits must learn of it
             self._status = Status.GONE if isinstance(error, StorageError | RunLost) else Status.FAILED
             if not self.value.done():
-                self.value.set_exception(error)
+                self.value.set_exception(self._told(error))
         self._over.set()
+        if self._let_go:
+            return
         self._settle(reachable=ended is not None)
 
+    def _told(self, error: BaseException) -> BaseException:
+        """What went wrong, as the user should hear of it."""
+        if not (isinstance(error, PlatformError) and self._platform.owns_storage):
+            return error
+        lost = RunLost(
+            f"run {self._name} ({self._run_id}) is lost: the embedded platform died, and its Redis with all that was "
+            "in it; start it again, and give the client a Redis that keeps its data (redis=…) if that must not happen"
+        )
+        lost.__cause__ = error
+        return lost
+
     def _await_end(self) -> RunEnded:
-        pause_s = _PROGRESS_S if self._observers else 1.0
+        # Others see to workers, too, but there may be none: so leases must not run out while this waits.
+        pause_s = min(_PROGRESS_S if self._observers else 1.0, self._care.lease_s / BEATS)
         while True:
             for event in self._read(pause_s):
                 if isinstance(event, RunEnded):
                     return event
                 if isinstance(event, Stop):
-                    raise RunLost(f"run {self._name} ({self._run_id}) is no longer in storage: removed or expired")
+                    raise RunLost(
+                        f"run {self._name} ({self._run_id}) is no longer in storage: it was removed or has expired, or "
+                        "Redis came back without all of its data (appendonly yes, appendfsync always keep it)"
+                    )
+            if self._let_go:
+                raise RunError("nobody waits for this any more")
+            self._platform.check_alive()
+            self._look_after(time.monotonic())
             self._tell_progress()
             self._harvest.keep_now_and_then(time.monotonic())
+
+    def _look_after(self, now_s: float) -> None:
+        """Now and then, see to workers that are not heard of; and at once, if the platform died with all of them."""
+        deaths, self._deaths = self._deaths, self._platform.deaths
+        lost = self._coordination.live() if self._deaths > deaths else ()
+        if not lost and now_s - self._beat_s < self._care.lease_s / BEATS:
+            return
+        self._beat_s = now_s
+        beat = self._coordination.beat("" if self._attached else CLIENT, lost=lost)
+        if beat.start or beat.hopeless:
+            see_to_beside(beat, self._restarts.start, self._give_up)
+
+    def _start_workers(self, claims: Sequence[Claim]) -> None:
+        self._platform.gateway.invoke(self._invocations(claims))
+
+    def _give_up(self, hopeless: Hopeless) -> None:
+        self._coordination.fail(Status.FAILED, lost_for_good(hopeless).encode())
+
+    def _end_for_gateway(self, error: GatewayError) -> None:
+        self._coordination.fail(Status.FAILED, platform_failure(CLIENT, error).encode())
 
     def _read(self, timeout_s: float) -> list[Event]:
         """The next events of the client's inbox, with what concerns only observers done."""
         self._cursor, events = self._coordination.read(CLIENT, self._cursor, timeout_s)
         for event in events:
             if isinstance(event, Printed):
-                label = self._graph.label(event.task)
-                self._tell(TaskPrinted(self._run_id, label, event.stream, event.text))
+                if 0 <= event.task < len(self._graph):  # not all who can write to an inbox need be workers
+                    label = self._graph.label(event.task)
+                    self._tell(TaskPrinted(self._run_id, label, event.stream, event.text))
             elif isinstance(event, Recorded):
                 self._harvest.gather(event.records)
             elif isinstance(event, WorkerLeft):
                 self._note_leaving(event.summary)
+            elif isinstance(event, WorkerMissed):
+                self._note_missed(event)
         return events
 
     def _note_leaving(self, summary: WorkerSummary) -> None:
         self._harvest.gather(summary.records)
+        if summary.outgrown and self._plan is not None:
+            self._harvest.outgrown(self._graph, self._plan, summary)
         known = msgspec.structs.replace(summary, records=b"")
         self._summaries.setdefault((summary.worker, summary.attempt), known)
+
+    def _note_missed(self, event: WorkerMissed) -> None:
+        self._missed.add((event.worker, event.attempt))
+        _log.info("run %s: worker %s (attempt %d): %s", self._run_id, event.worker, event.attempt, event.cause)
 
     def _tell_progress(self) -> None:
         if self._observers:
@@ -312,11 +447,14 @@ class RunWatch:
         elif ended.status is Status.CANCELLED:
             self.value.set_exception(RunCancelled(f"run {self._name} ({self._run_id}) was cancelled"))
         else:
-            self.value.set_exception(to_exception(decode_failure(ended.failure), self._graph, self._plan))
+            failure = decode_failure(ended.failure)
+            most_mb = max((one.memory_mb for one in self._care.larger), default=0)
+            error = to_exception(failure, self._graph, self._plan, seal=self._seal, most_mb=most_mb)
+            self.value.set_exception(error)
 
     def _fetch(self) -> Any:
         """The value that the user asked for."""
-        found = read_outputs(self._coordination, self._objects, self._graph.sinks)
+        found = read_outputs(self._coordination, self._objects, self._graph.sinks, self._seal, self._graph.label)
         values: dict[int, Any] = {}
         for task in self._graph.sinks:
             if task not in found:
@@ -337,7 +475,8 @@ class RunWatch:
         try:
             if reachable:
                 invocations = self._await_workers()
-            self._remove()
+            if reachable or not self._platform.owns_storage:  # else it went with everything in it
+                self._remove()
         except Exception as error:  # noqa: BLE001 - the value is out, or its error is; whoever waits for the report gets it
             _log.warning("run %s could not be tidied up, and will expire: %s", self._run_id, error)
         self._harvest.keep()
@@ -352,16 +491,35 @@ class RunWatch:
     def _await_workers(self) -> int:
         invocations = self._coordination.progress().invocations
         deadline_s = time.monotonic() + (_SETTLE_S if self._status is Status.SUCCEEDED else _SETTLE_FAILED_S)
-        while len(self._summaries) < invocations and time.monotonic() < deadline_s:
+        while not self._heard_of(invocations) and time.monotonic() < deadline_s:
             if any(isinstance(event, Stop) for event in self._read(deadline_s - time.monotonic())):
                 break
-        if len(self._summaries) < invocations:
-            self._platform.gateway.stop(self._run_id)  # they do not hear us: free their slots
+        if not self._heard_of(invocations) or self._missed - self._summaries.keys():
+            self._free_slots()  # they do not hear us
         return invocations
 
+    def _free_slots(self) -> None:
+        try:
+            self._platform.gateway.stop(self._run_id)
+        except GatewayError as error:
+            _log.warning("the slots of run %s could not be freed: %s", self._run_id, error)
+
+    def _heard_of(self, invocations: int) -> bool:
+        """Whether it is known of so many that they are at their end."""
+        return len(self._summaries.keys() | self._missed) >= invocations
+
+    def _elapsed_s(self) -> float:
+        """How long the run took; one that was attached to may have ended long before it was looked at."""
+        ended_s = time_of_cursor(self._cursor) if self._attached else 0.0
+        if ended_s > self._submitted_at_s:
+            return ended_s - self._submitted_at_s
+        return time.monotonic() - self._started_s
+
     def _remove(self) -> None:
-        self._coordination.remove()
-        self._objects.remove()
+        if self._coordination.unfollow():
+            self._objects.remove()
+            if self.detached:
+                self._platform.release(self._run_id)
 
     def _report(self, invocations: int) -> RunReport:
         account = Account(

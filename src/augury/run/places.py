@@ -1,0 +1,121 @@
+"""Where detached runs of this user's embedded platforms are, so that another process can attach to them.
+
+A small file for each, in the folder `runs` of the state folder, which only the user may read: it holds the address of
+the platform and what to show there. It goes with the run; what a killed client left is swept by the next one.
+"""
+
+import contextlib
+import os
+import re
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from augury.errors import RunLost
+from augury.trust.folders import check_private, state_folder
+
+KEPT_S: Final = 2 * 24 * 3600.0
+"""For how long a file is kept at most: longer than any run is in storage after its last change."""
+
+_MAKING_S: Final = 3600.0
+_RUN_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run is.
+
+    Attributes:
+        run_id: The run.
+        redis: The address of its Redis; `owns_storage`: whether that ends with the platform.
+        gateway: Where workers are started; `token`: what to show there.
+        platform: How records call the platform.
+        folder: Of the platform; it is there as long as the platform is.
+        made_s: When, in seconds since the epoch.
+    """
+
+    run_id: str
+    redis: str
+    owns_storage: bool
+    gateway: str
+    token: str
+    platform: str
+    folder: str
+    made_s: float
+
+    def __repr__(self) -> str:
+        return f"Place({self.run_id})"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:
+        return [("run_id", self.run_id)]  # msgspec's own shows every field
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the run can be there any more."""
+        lost = self.owns_storage and not Path(self.folder).exists()
+        return lost or not -KEPT_S < time.time() - self.made_s < KEPT_S
+
+
+def note_place(place: Place) -> None:
+    """Write down where a run is.
+
+    Raises:
+        StorageError: The state folder is not the user's own.
+        OSError: It cannot be written to.
+    """
+    folder = _folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_private(folder, folder.stat())
+    temporary = folder / f".{place.run_id}.{os.getpid()}"
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(file, msgspec.json.encode(place))
+    finally:
+        os.close(file)
+    os.rename(temporary, folder / place.run_id)
+
+
+def find_place(run_id: str) -> Place | None:
+    """Where a run is; None if that is not known here, or the run cannot be there any more.
+
+    Raises:
+        RunLost: That is not the id of a run.
+        StorageError: The state folder is not the user's own.
+    """
+    if not _RUN_ID.fullmatch(run_id):
+        raise RunLost(f"{run_id!r} is not the id of a run: use `run.run_id`, such as '6c1f0a9e5b7d4e21'")
+    folder = _folder()
+    place = _read(folder / run_id) if folder.exists() else None
+    if place is None:
+        return None
+    check_private(folder, folder.stat())
+    return None if place.is_over else place
+
+
+def forget_place(run_id: str) -> None:
+    """The run is over, and its result was fetched by all who wanted it."""
+    with contextlib.suppress(OSError):
+        (_folder() / run_id).unlink(missing_ok=True)
+
+
+def sweep_places() -> None:
+    """Remove what tells of runs that cannot be there any more."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(_folder()):
+            place = _read(Path(entry.path))
+            age_s = time.time() - entry.stat(follow_symlinks=False).st_mtime
+            # What cannot be read is in the making, or broken.
+            if age_s > _MAKING_S if place is None else place.is_over:
+                Path(entry.path).unlink(missing_ok=True)
+
+
+def _folder() -> Path:
+    return state_folder() / "runs"
+
+
+def _read(path: Path) -> Place | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Place)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
