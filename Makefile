@@ -9,7 +9,7 @@ PINS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test soak lint bench chaos clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,10 +20,16 @@ demo: $(VENV)/.runtime ## run a real workflow on this machine
 test: $(VENV)/.dev ## run the tests
 	@$(VENV)/bin/python -m pytest $(ARGS)
 
+soak: $(VENV)/.dev ## simulate runs against an adversary: SEEDS=100000 FIRST=0
+	@$(VENV)/bin/python -m tests.simulation.soak --first $(or $(FIRST),0) --seeds $(or $(SEEDS),100000)
+
 lint: $(VENV)/.dev ## check style and types
 	@$(VENV)/bin/python -m ruff check .
 	@$(VENV)/bin/python -m ruff format --check .
 	@$(VENV)/bin/python -m mypy
+
+chaos: $(VENV)/.dev ## run workflows while something kills their workers, gateway and Redis
+	@$(VENV)/bin/python -m tests.chaos $(ARGS)
 
 bench: $(BENCH)/.bench ## compare with Dask and Ray on this machine, as JSON
 	@$(BENCH)/bin/python benchmarks/run.py $(ARGS)

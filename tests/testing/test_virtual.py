@@ -15,6 +15,7 @@ from augury.plan.plan import Plan
 from augury.plan.planners.uniform import UniformPlanner
 from augury.storage.memory import MemoryCoordination
 from augury.testing import Deadlock, VirtualPlatform
+from augury.worker.retries import pause_s
 from tests.strategies import call, evaluate, large_array, number, same
 from tests.worker.shapes import BIG, graph_of, plan_of
 
@@ -281,6 +282,27 @@ class TestFailures:
         assert run.values == {2: 3}
         assert run.executions == {0: 1, 1: 3, 2: 1}
         assert run.makespan_s == 5.0
+
+    def test_a_task_waits_longer_and_longer_for_its_next_try(self) -> None:
+        graph = graph_of(CHAIN.deps, retries=2, backoff_s=10.0)
+        run = VirtualPlatform().run(graph, plan_of(graph), self.failing(2), duration_s=1.0)
+        assert run.executions == {0: 1, 1: 3, 2: 1}
+        pauses = [pause_s(graph.info(1), "virtual", 1, tries) for tries in (1, 2)]
+        assert run.makespan_s == pytest.approx(5.0 + sum(pauses))
+
+    def test_other_tasks_run_while_one_waits_for_its_next_try(self) -> None:
+        """0 → 1 → 2, and 0 → 3 → 4, all on w0; 1 fails once"""
+        graph = graph_of([[], [0], [1], [0], [3]], retries=1, backoff_s=10.0)
+        run = VirtualPlatform().run(graph, plan_of(graph, dict.fromkeys(range(5), 0)), self.failing(1), duration_s=1.0)
+        assert [span.task for span in run.timeline] == [0, 1, 3, 4, 1, 2]
+        assert run.makespan_s == pytest.approx(4.0 + pause_s(graph.info(1), "virtual", 1, 1))
+
+    def test_only_exceptions_that_are_worth_it_are_tried_again(self) -> None:
+        graph = graph_of(CHAIN.deps, retries=2)
+        functions = (structs.replace(graph.functions[0], retry_on=("builtins.OSError",)),)
+        choosy = structs.replace(graph, functions=functions)
+        with pytest.raises(ZeroDivisionError):
+            VirtualPlatform().run(choosy, plan_of(choosy), self.failing(1))
 
     def test_workers_that_wait_are_stopped(self) -> None:
         """0 → 1 → 2      w0: 0, 2      w1: 1"""

@@ -86,10 +86,11 @@ class VirtualGateway:
         """A worker that was started has joined its run: from now on it crowds no others that start."""
         self._starting -= 1
 
-    def release(self, resources: Resources) -> None:
+    def release(self, resources: Resources, *, keeps_warm: bool = True) -> None:
         """An invocation has ended: its environment stays warm for a while, its slot goes to the next in line."""
         self._free += 1
-        self._warm.setdefault(resources, []).append(self._clock())
+        if keeps_warm:
+            self._warm.setdefault(resources, []).append(self._clock())
         self._fill()
 
     def _fill(self) -> None:

@@ -29,10 +29,12 @@ from augury.storage.protocols import (
     WorkerSummary,
     output_key,
 )
+from augury.testing.clock import Action
 from augury.testing.gateway import Startup
 from augury.testing.spans import InvocationSpan, TaskSpan
 from augury.testing.world import World
 from augury.worker import messages as m
+from augury.worker.retries import is_worth_retrying
 from augury.worker.state import WorkerState
 
 _LEAST_PAUSE_S = 0.001
@@ -84,7 +86,7 @@ class VirtualInvocation:
         if self._cursor is None or self._reading or self._over:
             return
         self._reading = True
-        self._world.clock.after(self._timing.latency_s / 2, self._read)
+        self._after(self._timing.latency_s / 2, self._read)
 
     def describe(self) -> str:
         """What it does or waits for, in words."""
@@ -101,7 +103,7 @@ class VirtualInvocation:
         if self._over:
             return
         for command in self.state.handle(event, self._world.clock()):
-            self._EXECUTE[type(command)](self, command)
+            self._carry_out(command)
         if self._over:
             return
         if self._world.check_invariants:
@@ -110,8 +112,15 @@ class VirtualInvocation:
         self._watch_outbox()
         self._watch_progress()
 
+    def _carry_out(self, command: m.Command) -> None:
+        self._EXECUTE[type(command)](self, command)
+
+    def _after(self, delay_s: float, action: Action, *, watch: bool = False) -> None:
+        """Do something later."""
+        self._world.clock.after(delay_s, action, watch=watch)
+
     def _later(self, delay_s: float, event: m.Event, *, watch: bool = False) -> None:
-        self._world.clock.after(delay_s, partial(self._tell, event), watch=watch)
+        self._after(delay_s, partial(self._tell, event), watch=watch)
 
     def _request(
         self,
@@ -123,29 +132,37 @@ class VirtualInvocation:
     ) -> None:
         """Have storage do something, and the core told of the answer; downloads take turns."""
         timing = self._timing
-
-        def arrive() -> None:
-            if self._over:
-                return
-            answer = apply()
-            if answer is not None:
-                self._later(timing.latency_s / 2, answer, watch=watch)
-
         delay_s = timing.latency_s / 2 + size_bytes / timing.bandwidth_bytes_s
         if takes_turns:
             now_s = self._world.clock()
             self._downloaded_s = max(now_s + timing.latency_s / 2, self._downloaded_s)
             self._downloaded_s += size_bytes / timing.bandwidth_bytes_s
             delay_s = self._downloaded_s - now_s
+        self._deliver(apply, delay_s, watch=watch)
+
+    def _deliver(self, apply: Callable[[], m.Event | None], delay_s: float, *, watch: bool) -> None:
+        """Have a request reach storage later."""
+
+        def arrive() -> None:
+            if self._over:
+                return
+            answer = apply()
+            if answer is not None:
+                self._later(self._timing.latency_s / 2, answer, watch=watch)
+
         self._world.clock.after(delay_s, arrive, watch=watch)
 
     def _join(self) -> m.Event | None:
         self._world.gateway.joined()
         joined = self._world.coordination.join(self.claim.worker, self.claim.attempt)
+        if joined.status is Status.REPLACED:
+            self._end(suspended=False)
+            return None
         if joined.status is not Status.RUNNING:
             self._leave(m.Leave(joined.status))
             return None
-        return m.Began(self.claim.tasks, joined.done, joined.live)
+        remains = self._world.coordination.remains() if joined.restarted else None
+        return m.Began(self.claim.tasks, joined.done, joined.live, remains)
 
     def _read(self) -> None:
         self._reading = False
@@ -181,7 +198,7 @@ class VirtualInvocation:
         flush_s = self._world.model.flush_s
         if self.state.unreported and not self._flushing and flush_s < math.inf:
             self._flushing = True
-            self._world.clock.after(flush_s, self._flush)
+            self._after(flush_s, self._flush)
 
     def _flush(self) -> None:
         self._flushing = False
@@ -194,7 +211,7 @@ class VirtualInvocation:
             model = self._world.model
             pause_s = min(model.progress_s, model.start_s) if self.state.queued else model.progress_s
             if pause_s < math.inf:
-                self._world.clock.after(max(pause_s, _LEAST_PAUSE_S), self._tick)
+                self._after(max(pause_s, _LEAST_PAUSE_S), self._tick)
 
     def _tick(self) -> None:
         self._ticking = False
@@ -215,7 +232,7 @@ class VirtualInvocation:
         if not self._watching and self._world.model.start_s < math.inf:
             self._watching = True
             pause_s = max(self._world.model.start_s, _LEAST_PAUSE_S)
-            self._world.clock.after(pause_s, self._look_around, watch=True)
+            self._after(pause_s, self._look_around, watch=True)
 
     def _look_around(self) -> None:
         """If we have waited for long and others cannot start, offer them our slot."""
@@ -270,7 +287,7 @@ class VirtualInvocation:
                 self._record(task)
                 self._tell(self._evaluate(task, inputs, self._world.clock() - begun.start_s))
 
-        self._world.clock.after(self._world.duration_s(task, self.claim.resources), end)
+        self._after(self._world.duration_s(task, self.claim.resources), end)
 
     def _record(self, task: int) -> None:
         """A task has ended."""
@@ -287,7 +304,8 @@ class VirtualInvocation:
         try:
             self._values[task] = self._world.evaluate(task, inputs)
         except Exception as error:  # noqa: BLE001 - whatever a task raises is its failure, not ours
-            return m.TaskRaised(task, serde.dumps((task, error)).join())
+            retryable = is_worth_retrying(error, self._world.view.graph.info(task))
+            return m.TaskRaised(task, serde.dumps((task, error)).join(), retryable)
         self._blobs.pop(task, None)
         self._ran.append(task)
         return m.TaskFinished(task, self._size(task) if self.state.leaves(task) else 0, duration_s)
@@ -300,8 +318,8 @@ class VirtualInvocation:
 
     def _look_up(self, tasks: Sequence[int]) -> m.Event | None:
         found = self._world.coordination.outputs(tasks)
-        if len(found) < len(tasks) and self._world.coordination.status() is Status.SUCCEEDED:
-            return m.StopRequested(Status.SUCCEEDED)
+        if len(found) < len(tasks) and (over := self._is_over()):
+            return over
         if len(found) < len(tasks):
             raise AssertionError(f"{self.claim.worker}: fetches {set(tasks) - set(found)}, which nobody has stored")
         for task, stored in found.items():
@@ -314,10 +332,15 @@ class VirtualInvocation:
         self._request(download, size_bytes=sum(large.values()), takes_turns=True)
         return None
 
+    def _is_over(self) -> m.Event | None:
+        """Others have done all that we wanted outputs for, or nobody wants them any more."""
+        status = self._world.coordination.status()
+        return None if status is Status.RUNNING else m.StopRequested(status)
+
     def _download(self, tasks: tuple[int, ...], large: tuple[int, ...]) -> m.Event:
         found = self._world.objects.get([output_key(task) for task in large])
-        if len(found) < len(large) and self._world.coordination.status() is Status.SUCCEEDED:
-            return m.StopRequested(Status.SUCCEEDED)
+        if len(found) < len(large) and (over := self._is_over()):
+            return over
         for task in large:
             self._values[task] = serde.loads(found[output_key(task)])
         return m.Fetched(tasks)
@@ -339,6 +362,8 @@ class VirtualInvocation:
             tuple(self._completion(entry) for entry in command.completions),
             command.claims,
             command.ran,
+            self.claim.attempt,
+            command.taken,
         )
         self._world.recorder.reports += 1
         self._request(partial(self._report, report))
@@ -381,8 +406,9 @@ class VirtualInvocation:
         self._later(max(0.0, command.at_s - self._world.clock()), m.AlarmRang())
 
     def _listen(self, _: m.Listen) -> None:
-        self._cursor = "0"
-        self.wake()
+        if self._cursor is None:
+            self._cursor = "0"
+            self.wake()
 
     def _suspend(self, _: m.Suspend) -> None:
         self._request(self._ask_to_suspend, watch=True)
@@ -411,8 +437,12 @@ class VirtualInvocation:
         self._world.coordination.prune()
 
     def _leave(self, command: m.Leave) -> None:
-        self._over = True
         self._world.coordination.leave(self._summary(command))
+        self._end(suspended=command.suspended)
+
+    def _end(self, *, suspended: bool, keeps_warm: bool = True) -> None:
+        """Be no more, without another word to storage."""
+        self._over = True
         span = InvocationSpan(
             worker=self.claim.worker,
             attempt=self.claim.attempt,
@@ -426,11 +456,11 @@ class VirtualInvocation:
             fetched=tuple(self._fetched),
             stored=tuple(self._stored),
             offers=self._offers,
-            suspended=command.suspended,
+            suspended=suspended,
         )
         self._world.recorder.invocations.append(span)
         self._ended(self)
-        self._world.gateway.release(self.claim.resources)
+        self._world.gateway.release(self.claim.resources, keeps_warm=keeps_warm)
 
     def _summary(self, command: m.Leave) -> WorkerSummary:
         return WorkerSummary(

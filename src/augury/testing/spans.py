@@ -98,7 +98,9 @@ class VirtualRun:
         executions: How often each task was executed.
         ran: How many tasks were done, as storage counted them: those that ran twice once.
         reports: How many reports were sent.
-        leftovers: The outputs, sinks aside, that were still in storage when the last worker had left.
+        leftovers: The outputs, sinks aside, that were still in storage when the last worker had left; or, against an
+            adversary, when the client removed the run.
+        faults: What the adversary did, and how often.
     """
 
     result: Any
@@ -114,6 +116,7 @@ class VirtualRun:
     ran: int
     reports: int
     leftovers: tuple[int, ...]
+    faults: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def stored_bytes(self) -> int:

@@ -45,31 +45,22 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from random import Random
 from typing import Any, Self, cast
-
-import msgspec
 
 from augury import serde
 from augury.config import INLINE_BYTES, Resources
 from augury.dag.graph import Graph, Workflow, build_workflow
 from augury.dag.program import LoadedProgram, encode
 from augury.dag.refs import fill
-from augury.errors import RunError, TaskFailed
-from augury.plan.hints import PreWarmHint
 from augury.plan.model import PlatformModel, Timing
 from augury.plan.outlook import Outlook, Planner
 from augury.plan.plan import Plan
 from augury.plan.planners.wukong import WukongPlanner
-from augury.storage.memory import MemoryCoordination, MemoryObjects, MemoryStorage
-from augury.storage.protocols import CLIENT, Claim, RunEnded, RunSpec, Status, output_key
-from augury.testing.clock import VirtualClock
-from augury.testing.gateway import Startup, VirtualGateway
-from augury.testing.invocation import VirtualInvocation
-from augury.testing.spans import InvocationSpan, PrewarmSpan, Recorder, TaskSpan, VirtualRun
-from augury.testing.world import Evaluate, World
-from augury.worker.policies.registry import Policies
-from augury.worker.view import RunView
+from augury.testing.adversary import Adversary
+from augury.testing.adverse import AdverseCourse
+from augury.testing.course import Course, Deadlock
+from augury.testing.spans import InvocationSpan, PrewarmSpan, TaskSpan, VirtualRun
+from augury.testing.world import Evaluate
 
 __all__ = ["Deadlock", "InvocationSpan", "PrewarmSpan", "TaskSpan", "VirtualPlatform", "VirtualRun"]
 
@@ -79,10 +70,6 @@ alone or, if the function takes two arguments, also from what its worker has."""
 
 Sizes = Callable[[int], int] | Mapping[int, int]
 """How large outputs are said to be, by task; those left out are as large as their pickle."""
-
-
-class Deadlock(RunError):
-    """A run on the virtual platform can make no progress; tells what every worker waits for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +96,7 @@ class VirtualPlatform:
         interruptible: Whether tasks that turn out to run in vain, since another worker was faster, can be stopped;
             else they run to their end.
         check_invariants: Validate every worker after every event; for tests of the worker itself.
+        adversary: What goes wrong; without it, nothing does.
 
     Example:
         >>> from augury import task
@@ -137,6 +125,7 @@ class VirtualPlatform:
     seed: int | None = None
     interruptible: bool = True
     check_invariants: bool = False
+    adversary: Adversary | None = None
 
     @classmethod
     def of(cls, model: PlatformModel, *, seed: int | None = None, check_invariants: bool = False) -> Self:
@@ -215,7 +204,19 @@ class VirtualPlatform:
             Exception: What a task raised for good; its cause is a `TaskFailed`.
         """
         plan.validate(graph)
-        return _Run(self, graph, plan, evaluate, _durations(duration_s), _sizes(size_bytes or {})).run()
+        make = Course if self.adversary is None else partial(AdverseCourse, adversary=self.adversary)
+        course = make(
+            self.model,
+            graph,
+            plan,
+            evaluate,
+            _durations(duration_s),
+            _sizes(size_bytes or {}),
+            seed=self.seed,
+            interruptible=self.interruptible,
+            check_invariants=self.check_invariants,
+        )
+        return course.run()
 
     def run_workflow(
         self,
@@ -284,150 +285,3 @@ def _calls(workflow: Workflow) -> Evaluate:
         return loaded.function(task, constant_data)(*args, **kwargs)
 
     return evaluate
-
-
-class _Run:
-    """One run, from the claims of the client to the last worker that leaves."""
-
-    def __init__(
-        self,
-        platform: VirtualPlatform,
-        graph: Graph,
-        plan: Plan,
-        evaluate: Evaluate,
-        duration_s: Callable[[int, Resources], float],
-        size_bytes: Callable[[int, int], int],
-    ) -> None:
-        model = platform.model
-        self._graph = graph
-        self._plan = plan
-        self._clock = VirtualClock(None if platform.seed is None else Random(platform.seed))  # noqa: S311 - no secrets
-        self._view = RunView(
-            graph, plan, concurrency=platform.slots, inline_bytes=platform.inline_bytes, start_s=model.start_s
-        )
-        storage = MemoryStorage(clock=self._clock, ttl_s=float("inf"))
-        self._coordination: MemoryCoordination = storage.coordination("virtual")
-        self._objects: MemoryObjects = storage.objects("virtual")
-        self._gateway = VirtualGateway(self._clock, model, self._start)
-        self._recorder = Recorder()
-        self._alive: dict[tuple[str, int], tuple[VirtualInvocation, Callable[[], None]]] = {}
-        self._ended: tuple[float, RunEnded] | None = None
-        self._world = World(
-            clock=self._clock,
-            view=self._view,
-            policies=Policies(self._view),
-            coordination=self._coordination,
-            objects=self._objects,
-            gateway=self._gateway,
-            recorder=self._recorder,
-            model=model,
-            evaluate=evaluate,
-            duration_s=duration_s,
-            size_bytes=size_bytes,
-            interruptible=platform.interruptible,
-            check_invariants=platform.check_invariants,
-        )
-
-    def run(self) -> VirtualRun:
-        claims = self._view.initial_claims()
-        self._objects.create()
-        self._coordination.create(self._spec(), self._graph.sinks, claims)
-        self._coordination.subscribe(CLIENT, self._hear)
-        self._gateway.invoke(claims)
-        for hint in self._plan.launch:
-            if hint.after_s:
-                self._clock.after(hint.after_s, partial(self._launch, hint))
-            else:
-                self._launch(hint)
-        self._clock.run()
-        if self._ended is None or self._alive:
-            raise Deadlock(self._describe())
-        makespan_s, ended = self._ended
-        if ended.status is not Status.SUCCEEDED:
-            raise self._failure(ended)
-        result = self._result(self._sink_values(), makespan_s)
-        self._coordination.remove()
-        self._objects.remove()
-        return result
-
-    def _spec(self) -> RunSpec:
-        return RunSpec(
-            name="virtual",
-            graph=msgspec.msgpack.encode(self._graph),
-            program=b"",
-            plan=self._plan.to_json().encode(),
-            concurrency=self._view.concurrency,
-            inline_bytes=self._view.inline_bytes,
-            start_s=self._view.start_s,
-        )
-
-    def _hear(self) -> None:
-        """The client's inbox has something new: is the run over?"""
-        if self._ended is None and self._coordination.status() is not Status.RUNNING:
-            _, events = self._coordination.read(CLIENT, "0", 0.0)
-            ended = next(event for event in events if isinstance(event, RunEnded))
-            self._ended = (self._clock(), ended)
-
-    def _start(self, claim: Claim, startup: Startup) -> None:
-        invocation = VirtualInvocation(self._world, claim, startup, self._bury)
-        unsubscribe = self._coordination.subscribe(claim.worker, invocation.wake)
-        self._alive[claim.worker, claim.attempt] = (invocation, unsubscribe)
-        invocation.begin()
-
-    def _launch(self, hint: PreWarmHint) -> None:
-        if self._ended is None:
-            self._gateway.prewarm(hint.resources, hint.count)
-
-    def _bury(self, invocation: VirtualInvocation) -> None:
-        _, unsubscribe = self._alive.pop((invocation.claim.worker, invocation.claim.attempt))
-        unsubscribe()
-
-    def _sink_values(self) -> dict[int, Any]:
-        stored = self._coordination.outputs(self._graph.sinks)
-        values = {}
-        for task in self._graph.sinks:
-            data = stored[task].inline
-            key = output_key(task)
-            values[task] = serde.loads(data if data is not None else self._objects.get([key])[key])
-        return values
-
-    def _leftovers(self) -> tuple[int, ...]:
-        others = [task for task in range(len(self._graph)) if task not in self._graph.sink_set]
-        inline = self._coordination.outputs(others)
-        large = self._objects.get([output_key(task) for task in others])
-        return tuple(task for task in others if task in inline or output_key(task) in large)
-
-    def _failure(self, ended: RunEnded) -> Exception:
-        task, error = serde.loads(ended.failure)
-        chain = " → ".join(map(self._graph.label, self._graph.chain_to_sink(task)))
-        error.__cause__ = TaskFailed(f"{self._graph.label(task)} failed: {error!r} ({chain})")
-        return cast("Exception", error)
-
-    def _describe(self) -> str:
-        """What everyone waits for, for whoever has to find out why."""
-        lines = [f"no progress is possible after {self._clock():g} s of virtual time"]
-        for invocation, _ in self._alive.values():
-            lines.append(f"  {invocation.describe()}")
-        lines += [f"  {worker} waits for a slot" for worker in self._gateway.queued]
-        missing = [self._graph.label(t) for t in range(len(self._graph)) if not self._recorder.executions[t]]
-        if missing:
-            more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
-            lines.append(f"  never run: {', '.join(missing[:10])}{more}")
-        return "\n".join(lines)
-
-    def _result(self, values: dict[int, Any], makespan_s: float) -> VirtualRun:
-        return VirtualRun(
-            result=values,
-            values=values,
-            makespan_s=makespan_s,
-            timeline=tuple(self._recorder.timeline),
-            invocations=tuple(self._recorder.invocations),
-            prewarms=tuple(self._gateway.prewarms),
-            cold_starts=self._gateway.cold_starts,
-            max_concurrent=self._gateway.max_concurrent,
-            stored=dict(self._recorder.stored),
-            executions=dict(self._recorder.executions),
-            ran=self._coordination.progress().ran,
-            reports=self._recorder.reports,
-            leftovers=self._leftovers(),
-        )
