@@ -1,0 +1,1 @@
+"""The systems that are compared under faults, one module each."""
