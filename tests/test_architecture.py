@@ -16,7 +16,8 @@ SOURCE = Path(__file__).parent.parent / "src"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("config", "serde", "wording", "drawing"),
+    ("backoff", "config", "serde", "wording", "drawing", "versions"),
+    ("trust",),
     ("dag",),
     ("observation",),
     ("metrics.records", "metrics.__init__"),
@@ -135,6 +136,31 @@ def test_workers_know_plans_and_no_planners(name: str) -> None:
 def test_the_worker_core_does_no_io_and_reads_no_clock() -> None:
     used = {module.split(".")[0] for module in imported("worker.state")}.intersection(IO_MODULES)
     assert not used
+
+
+UNPICKLERS = frozenset(
+    {
+        *("dag.program", "dag.code", "worker.policies.registry"),  # what a spec holds, which is checked as a whole
+        *("worker.values", "run.watch"),  # outputs and constants, which `storage.outputs` and the seal check
+        "worker.failure",  # the user's exception, which the seal checks
+        "run.attaching",  # what a spec holds
+        "worker.memo",  # outputs of earlier runs, which the seal checks
+        "serde",
+    }
+)
+"""The modules that turn bytes into objects, each after somebody has checked that they are authentic."""
+
+
+@pytest.mark.parametrize("name", sorted(name for name in NAMES if name.split(".")[0] != "testing"))
+def test_only_known_places_unpickle(name: str) -> None:
+    calls = [node.func for node in ast.walk(tree_of(name)) if isinstance(node, ast.Call)]
+    loads = [f.lineno for f in calls if isinstance(f, ast.Attribute) and ast.unparse(f) in _LOADS]
+    assert not loads or name in UNPICKLERS, (
+        f"augury.{name}, line {loads[0]}: have what is unpickled checked first (augury.trust.seal), then list it here"
+    )
+
+
+_LOADS = ("serde.loads", "pickle.loads", "cloudpickle.loads", "pickle.load", "marshal.loads")
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def text_files() -> Iterator[Path]:
             if entry.is_dir():
                 if entry.name == ".ci" or not (entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS):
                     folders.append(entry)
-            elif entry.suffix in TEXT_SUFFIXES:
+            elif entry.suffix in TEXT_SUFFIXES and entry.name != ".git":  # a file, in a linked working tree
                 yield entry
 
 
