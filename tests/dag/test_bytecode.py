@@ -26,14 +26,18 @@ def test_imports_are_found_wherever_they_stand() -> None:
         "    from ..d import e, g\n"
         "  def inner():\n"
         "    from . import h\n"
-        "  return importlib.import_module('i.j'), 'no name'\n"
+        "  return importlib.import_module('i.j'), 'no name', '..k', 'l.m:n.o'\n"
     )
     assert set(found.imports) == {
         Import("a.b", 0, ()),
         Import("d", 2, ("e", "g")),
         Import("", 1, ("h",)),
         Import("i.j", 0, ()),
+        Import("k", 2, ()),
+        Import("l.m", 0, ()),
     }
+    assert found.imports_by_name
+    assert not uses_of("def f(): import a").imports_by_name
 
 
 def test_an_import_names_the_modules_on_its_way_and_what_may_be_modules() -> None:

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -63,6 +64,39 @@ def _(x): return 1
 """
 
 
+METHODS = """
+def without_wraps(fn):
+    def wrapper(self): return fn(self)
+    return wrapper
+class Base:
+    def fast(self): return 0
+class S(Base):
+    @without_wraps
+    def fast(self): return 1
+    @without_wraps
+    def slow(self): return 2
+"""
+ENUM = "from enum import Enum\n"
+NEW = """
+  def __new__(cls, value, extra):
+    made = object.__new__(cls)
+    made._value_, made.extra = value, extra
+    return made
+"""
+TEXT = """
+  def __new__(cls, value):
+    made = str.__new__(cls, value # 1
+    )
+    made._value_ = value
+    return made
+"""
+MISSING = """
+class Missing:
+    def __reduce__(self): return "M"
+    def weight(self): return 1
+"""
+
+
 def defined(source: str) -> Any:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(source, "<string>", "exec"), namespace)
@@ -73,6 +107,13 @@ def defined(source: str) -> Any:
 class Pair:
     left: Any
     right: Any
+
+
+class CallsBase(OrderedDict[str, int]):
+    pass
+
+
+COUNTER = CallsBase(a=1)
 
 
 class Colour(Enum):
@@ -145,6 +186,59 @@ class TestFunctions:
         assert source.count(old) == 1
         assert value_digest(defined(source)) == value_digest(defined(source))
         assert value_digest(defined(source)) != value_digest(defined(source.replace(old, new)))
+
+    @pytest.mark.parametrize(
+        ("source", "old", "new"),
+        [
+            (METHODS + "m = S().fast\ndef f(): return m()", "m = S().fast", "m = S().slow"),
+            (METHODS + "m = S().fast\ndef f(): return m()", "m = S().fast", "m = super(S, S()).fast"),
+            ("import types\nm = types.MethodType(lambda s: 1, 5)\ndef f(): return m()", "s: 1", "s: 2"),
+            ("from datetime import *\nm = date.isoformat\ndef f(d): return m(d)", "= date.iso", "= datetime.iso"),
+            ("m = str.upper\ndef f(d): return m(d)", "str.", "bytes."),
+            ("from collections import *\nm = dict.fromkeys\ndef f(d): return m(d)", "= dict.", "= OrderedDict."),
+            (ENUM + "class E(Enum):\n  A = 'a', 1\n" + NEW + "def f(): return E.A.extra", "'a', 1", "'a', 2"),
+            (ENUM + "class E(str, Enum):\n  A = 'a'\nE.A.late = 1\ndef f(): return E.A.late", "late = 1", "late = 2"),
+            (ENUM + "class E(str, Enum):\n  A = 'a'\n" + TEXT + "def f(): return E.A + ''", "# 1", "+ '1'"),
+            (MISSING + "M = Missing()\ndef f(): return M.weight()", "return 1", "return 2"),
+            (MISSING + "M = Missing()\nM.k = 1\ndef f(): return M.k", "k = 1", "k = 2"),
+            ("import abc\nclass A(abc.ABC): pass\nA.register(int)\ndef f(x): return isinstance(x, A)", "int", "str"),
+            ("class I: k = 1\ndef f(x: 'list[I]'): pass", "k = 1", "k = 2"),
+            ("from typing import *\nclass I: k = 1\ndef f(x: List['I']): pass", "k = 1", "k = 2"),
+            ("import sys\nK = 1\ndef f(n): return getattr(sys.modules[__name__], n)", "K = 1", "K = 2"),
+            ("K = 1\ndef g(): pass\ndef f(n): return g.__globals__[n]", "K = 1", "K = 2"),
+        ],
+        ids=[
+            *("bound method", "method of super()", "function as a method", "C method", "C method of a type"),
+            *("C class method", "attribute of a member", "late attribute of a member", "what a member is"),
+            *("class of what names itself", "state of what names itself", "registered class"),
+            *("text annotation", "text in an annotation", "sys.modules", "__globals__"),
+        ],
+    )
+    def test_a_name_is_not_enough(self, source: str, old: str, new: str) -> None:
+        assert source.count(old) == 1
+        assert value_digest(defined(source)) == value_digest(defined(source))
+        assert value_digest(defined(source)) != value_digest(defined(source.replace(old, new)))
+
+    @pytest.mark.parametrize("way", ["import_module(NAME)", "import_module(TABLE['a'])", "import_module(held)"])
+    def test_a_module_whose_name_is_held_somewhere_counts(
+        self, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.syspath_prepend(str(tmp_path))
+        for name in ("held_one", "held_two"):
+            (tmp_path / f"{name}.py").write_text(f"K = {name!r}")
+        source = f"from importlib import import_module\ndef f(held='held_one'): return {way}.K"
+        source += "\nNAME, TABLE = 'held_one', {'a': 'held_one'}"
+        before = value_digest(defined(source))
+        assert value_digest(defined(source)) == before
+        (tmp_path / "held_one.py").write_text("K = 'another text'")
+        assert value_digest(defined(source)) != before
+
+    def test_the_users_implementations_for_somebody_elses_function_count(self) -> None:
+        source = (
+            "from pkgutil import iter_importer_modules as g\nclass P: pass\n@g.register(P)\ndef _(p): return 1\n"
+            "def f(): return g(P())"
+        )
+        assert value_digest(defined(source)) != value_digest(defined(source.replace("return 1", "return 2")))
 
     @pytest.mark.parametrize(
         "source",
@@ -244,10 +338,20 @@ class TestValues:
             (np.zeros(4), np.ones(4)),
             (len, max),
             (int, float),
+            (str.upper, bytes.upper),
+            ([1].append, [2].append),
+            ((1).__add__, (2).__add__),
+            (dict.pop.__get__(COUNTER), COUNTER.pop),
+            (object.__repr__.__get__(COUNTER), COUNTER.__repr__),
+            (dict.fromkeys, Counter.fromkeys),
         ],
     )
     def test_different_values_have_different_hashes(self, one: Any, other: Any) -> None:
         assert value_digest(one) != value_digest(other)
+
+    @pytest.mark.parametrize("value", [dict.fromkeys, "x".join, str.maketrans, int.__new__, int.mro, [1].__len__])
+    def test_methods_in_c_have_hashes(self, value: Any) -> None:
+        assert value_digest(value) == value_digest(value)
 
     def test_identities_do_not_matter(self) -> None:
         part = ["x" * 50]

@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _BY_NAME = frozenset(dis.hasname)
-_IMPORTERS = frozenset({"import_module", "__import__"})
+_IMPORTERS = frozenset({"import_module", "__import__", "resolve_name", "run_module", "modules"})
 _NAMESPACE = frozenset({"globals", "eval", "exec"})
+_NAMESPACE_OF = frozenset({"modules", "__globals__"})
+"""Attributes through which any global can be had: those of `sys`, and of functions."""
 
 
 class Import(NamedTuple):
@@ -48,11 +50,13 @@ class Uses(NamedTuple):
     Attributes:
         bare: Those that are used for more than one of their attributes.
         imports: What is imported, also what may be by a function that takes a module's name.
+        imports_by_name: Whether it uses such a function, or gets at modules by their names in another way.
         whole_namespace: Whether it may use globals that it does not name.
     """
 
     bare: frozenset[str]
     imports: tuple[Import, ...]
+    imports_by_name: bool
     whole_namespace: bool
 
 
@@ -66,7 +70,7 @@ def uses_in(code: CodeType) -> Uses:
     """What a piece of code does with names; takes about as long as compiling it."""
     bare: set[str] = set()
     imports: list[Import] = []
-    whole = False
+    whole = by_name = False
     for each in _nested(code):
         steps = [step for step in dis.get_instructions(each) if step.opname != "EXTENDED_ARG"]
         imports += [_import(steps, place) for place, step in enumerate(steps) if step.opname == "IMPORT_NAME"]
@@ -74,9 +78,11 @@ def uses_in(code: CodeType) -> Uses:
             if _loads_name(step) and after.opname not in _ATTRIBUTES:
                 bare.add(step.argval)
                 whole |= step.argval in _NAMESPACE and step.opname not in _ATTRIBUTES
+        whole |= not _NAMESPACE_OF.isdisjoint(each.co_names)
         if not _IMPORTERS.isdisjoint(each.co_names):
-            imports += [Import(text, 0, ()) for text in each.co_consts if isinstance(text, str) and _is_dotted(text)]
-    return Uses(frozenset(bare), tuple(imports), whole)
+            by_name = True
+            imports += [named_import(text) for text in each.co_consts if isinstance(text, str) and is_dotted(text)]
+    return Uses(frozenset(bare), tuple(imports), by_name, whole)
 
 
 def _nested(code: CodeType) -> list[CodeType]:
@@ -92,8 +98,16 @@ def _loads_name(step: dis.Instruction) -> bool:
     return step.opname.startswith("LOAD_") and step.opcode in _BY_NAME
 
 
-def _is_dotted(text: str) -> bool:
-    return all(map(str.isidentifier, text.split(".")))
+def is_dotted(text: str) -> bool:
+    """Whether a text may be the name of a module, with dots before it perhaps, and perhaps of what is in it."""
+    module, _, inside = text.lstrip(".").partition(":")
+    return all(map(str.isidentifier, (*module.split("."), *(inside.split(".") if inside else ()))))
+
+
+def named_import(text: str) -> Import:
+    """The import of a module by its name, which may lead to something in it: `package.module:function`."""
+    name = text.lstrip(".")
+    return Import(name.partition(":")[0], len(text) - len(name), ())
 
 
 def _import(steps: list[dis.Instruction], place: int) -> Import:

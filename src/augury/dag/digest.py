@@ -9,6 +9,7 @@ Values are pickled for it, but not as they are when they travel:
 - of arrays the contents count, and whether they lie in memory by rows or by columns, since sums may depend on it; not
   whether they may be changed;
 - classes, functions and modules that the user may change stand for all that they do and hold; see `_parts_of`;
+- what is otherwise pickled by a name alone stands for what it is made of; see `augury.dag.apart`;
 - what is installed stands for its name and the version of its package.
 
 Code leads to more code, and back to itself. So it is not hashed where it is met: it gets a number there, and its
@@ -22,27 +23,17 @@ What cannot be pickled has no hash. What is pickled in another way each time has
 is never found again, and that is all.
 """
 
-import functools
 import io
 import pickle
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from hashlib import sha256
-from types import (
-    BuiltinFunctionType,
-    ClassMethodDescriptorType,
-    CodeType,
-    FunctionType,
-    GetSetDescriptorType,
-    MappingProxyType,
-    MemberDescriptorType,
-    MethodDescriptorType,
-    ModuleType,
-    WrapperDescriptorType,
-)
-from typing import Any, NamedTuple, NewType, ParamSpec, TypeVar, TypeVarTuple
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, NamedTuple
 
-from augury.dag.bytecode import uses_in
+from augury.dag.annotation import names_in_annotations
+from augury.dag.apart import more_of_class, taken_apart
+from augury.dag.bytecode import is_dotted, named_import, uses_in
 from augury.dag.modules import may_change, module_name
 from augury.dag.source import source_of
 from augury.dag.version import contents, named_in
@@ -56,10 +47,6 @@ _SIZED = frozenset({str, bytes, list, tuple, dict})
 _MANY = 1000
 _SORTED = frozenset({int, str, bytes})
 _HEAP_TYPE = 1 << 9
-_DESCRIPTORS = (
-    *(ClassMethodDescriptorType, GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType),
-    WrapperDescriptorType,
-)
 _MADE_BY_PYTHON = frozenset(
     {
         *("__builtins__", "__cached__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__"),
@@ -99,6 +86,7 @@ class _Walk:
         self._met: list[Any] = []
         self._imports: set[str] = set()
         self._packages: set[str] = set()
+        self._name_themselves: dict[type, bool] = {}
         self._shared: dict[int, tuple[Any, bytes]] = {}  # holds the objects too, so that their ids stay their own
 
     def digest(self, value: Any) -> bytes:
@@ -139,6 +127,13 @@ class _Walk:
     def note_package(self, module: str) -> None:
         """The version of a module's package counts."""
         self._packages.add(module.partition(".")[0])
+
+    def may_name_itself(self, kind: type) -> bool:
+        """Whether objects of a class that the user may change say themselves how they are pickled."""
+        if kind not in self._name_themselves:
+            special = any({"__reduce__", "__reduce_ex__"} & vars(cls).keys() for cls in kind.__mro__[:-1])
+            self._name_themselves[kind] = special and not _is_known_by_name(kind)
+        return self._name_themselves[kind]
 
     def shared(self, large: Any) -> bytes:
         """The hash of a large part of a value, which is looked at once however often it is met."""
@@ -194,20 +189,30 @@ class _ValuePickler(pickle.Pickler):
             return kind.__name__, _in_order(obj)
         if kind is FunctionType or kind is ModuleType or issubclass(kind, type):
             return self._code(obj)
-        if kind in _TAKEN_APART:
-            return kind.__name__, _TAKEN_APART[kind](obj)
         if kind is BuiltinFunctionType and self._walk is not None:
             self._walk.note_module(obj.__module__)
+        parts = taken_apart(obj)
+        if parts is not None:
+            return parts
         if kind.__module__ == "numpy" and kind.__name__ == "ndarray" and not obj.dtype.hasobject:
             return "array", obj.dtype, obj.shape, obj.flags.fnc, _array_digest(obj)
-        return None
+        return self._named(obj, kind)
+
+    def _named(self, obj: Any, kind: type) -> tuple[Any, ...] | None:
+        """What stands for an object that is pickled by the name of a global variable, if the user may change it."""
+        if self._walk is None or not self._walk.may_name_itself(kind):
+            return None
+        name = obj.__reduce_ex__(5)
+        return ("named", kind, name, obj.__getstate__()) if isinstance(name, str) else None
 
     def _code(self, code: Any) -> tuple[Any, ...]:
         name = (module_name(code),) if isinstance(code, ModuleType) else (code.__module__, code.__qualname__)
         if self._walk is None:
             return "code", *name
         self._walk.note_module(name[0])
-        return ("code", *name) if _is_known_by_name(code) else ("code", self._walk.number(code))
+        # The user's implementations may be registered with a function of somebody else's.
+        by_name = _is_known_by_name(code) and not (isinstance(code, FunctionType) and is_dispatching(code))
+        return ("code", *name) if by_name else ("code", self._walk.number(code))
 
 
 def _in_order(members: Any) -> list[Any]:
@@ -242,7 +247,14 @@ def _parts_of(code: Any, walk: _Walk) -> tuple[Any, ...]:
         return _import_parts(code, walk)
     if isinstance(code, ModuleType):
         return "module", module_name(code), sorted(_namespace(vars(code)), key=_first)
-    return "class", code.__module__, code.__qualname__, type(code), code.__bases__, _namespace(vars(code))
+    return _class_parts(code)
+
+
+def _class_parts(cls: type) -> tuple[Any, ...]:
+    namespace = _namespace(vars(cls))
+    home = sys.modules.get(cls.__module__)
+    told = names_in_annotations(vars(cls).get("__annotations__"), vars(home) if home else {})
+    return "class", cls.__module__, cls.__qualname__, type(cls), cls.__bases__, namespace, told, *more_of_class(cls)
 
 
 def _label(code: Any) -> str:
@@ -279,10 +291,26 @@ def _function_parts(fn: FunctionType, walk: _Walk) -> tuple[Any, ...]:
     if home is not None and vars(home) is fn.__globals__ and not may_change(home):
         walk.note_package(module_name(home))  # the inner part of an installed decorator, for instance
         return parts
-    for imported in uses_in(fn.__code__).imports:
-        for candidate in imported.candidates(fn.__globals__.get("__package__") or ""):
+    uses = uses_in(fn.__code__)
+    package = fn.__globals__.get("__package__") or ""
+    for imported in uses.imports:
+        for candidate in imported.candidates(package):
             walk.note_import(candidate)
-    return *parts, _globals_of(fn, walk)
+    if uses.imports_by_name:
+        held += [fn.__defaults__, fn.__kwdefaults__, *(value for _, value in named_in(fn))]
+        for imported in map(named_import, _texts_in(held)):
+            for candidate in imported.candidates(package):
+                walk.note_import(candidate)
+    return *parts, _globals_of(fn, walk), names_in_annotations(_annotations(fn), fn.__globals__)
+
+
+def _texts_in(values: Any) -> Iterator[str]:
+    """The texts among values that may be the names of modules, also in lists and the like."""
+    for value in values:
+        if isinstance(value, str) and is_dotted(value) and value != "__main__":  # of which all globals count then
+            yield value
+        elif isinstance(value, list | tuple | set | frozenset | dict) and len(value) < _MANY:
+            yield from _texts_in(value.values() if isinstance(value, dict) else value)
 
 
 def _annotations(fn: FunctionType) -> Any:
@@ -307,35 +335,6 @@ def _globals_of(fn: FunctionType, walk: _Walk) -> list[Any]:
 def _is_binary(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     return isinstance(file, str) and not file.endswith((".py", ".pyc", ".pyw"))
-
-
-def _code_parts(code: CodeType) -> tuple[Any, ...]:
-    return (
-        *(code.co_code, code.co_exceptiontable, code.co_consts, code.co_flags),
-        *(code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
-        *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount),
-    )
-
-
-def _descriptor_parts(descriptor: Any) -> tuple[Any, ...]:
-    return (descriptor.__name__,)
-
-
-_TAKEN_APART: dict[type, Callable[[Any], Any]] = {
-    **dict.fromkeys(_DESCRIPTORS, _descriptor_parts),
-    CodeType: _code_parts,
-    MappingProxyType: dict,
-    NewType: lambda new: (new.__name__, new.__supertype__),
-    ParamSpec: lambda variable: (variable.__name__, variable.__bound__),
-    TypeVar: lambda variable: (variable.__name__, variable.__bound__, variable.__constraints__),
-    TypeVarTuple: lambda variable: (variable.__name__,),
-    classmethod: lambda method: (method.__func__, vars(method)),
-    functools.cached_property: lambda made: (made.func, made.attrname),
-    property: lambda made: (made.fget, made.fset, made.fdel, made.__doc__),
-    staticmethod: lambda method: (method.__func__, vars(method)),
-    type(functools.lru_cache(len)): lambda cached: (cached.cache_parameters(), vars(cached)),
-}
-"""What is pickled otherwise by a name, or not at all."""
 
 
 def _array_digest(array: Any) -> bytes:
