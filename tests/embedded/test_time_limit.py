@@ -66,6 +66,19 @@ def test_a_worker_hands_over_to_a_successor_in_time(planner: Planner) -> None:
         assert run.report().invocations > 1
 
 
+@task(retries=1, backoff_s=2.5)
+def fails_at_once(tries: Path) -> None:
+    with tries.open("a") as file:
+        file.write("x")
+    raise ValueError("always")
+
+
+def test_tries_are_counted_beyond_one_invocation(limited: Client, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="always"):
+        limited.submit(fails_at_once(tmp_path / "tries")).result(timeout=60)
+    assert (tmp_path / "tries").read_text() == "xx"
+
+
 @task
 def numbers() -> list[int]:
     time.sleep(1.0)

@@ -321,6 +321,14 @@ def _(patch: Patch) -> None:
     patch.setattr(WorkerState, "_is_awaited", lambda *_: False)
 
 
+@mutant(
+    "a successor begins to count tries anew",
+    test="tests/worker/test_state_handover.py::TestTries::test_the_successor_waits_for_as_long_as_is_left_and_counts_on",
+)
+def _(patch: Patch) -> None:
+    patch.setattr(WorkerState, "_take_up_tries", lambda *_: None)
+
+
 @mutant("a refused completion is dropped")
 def _(patch: Patch) -> None:
     patch.setattr(Outbox, "_report_again", lambda *_: None)

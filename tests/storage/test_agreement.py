@@ -21,9 +21,11 @@ from augury.storage.protocols import (
     Missing,
     Printed,
     Published,
+    Remains,
     Report,
     Status,
     Storage,
+    Tried,
     WorkerSummary,
 )
 from augury.storage.redis import RedisStorage
@@ -109,6 +111,7 @@ def reports(consumers: Sequence[tuple[Consumer, ...]]) -> st.SearchStrategy[Call
         ran=st.integers(0, 2),
         attempt=st.sampled_from([1, 1, 1, 2, 3]),
         taken=st.sampled_from([(), (), (), (3,), (5, 6)]),
+        tried=st.sampled_from([(), (), (), (Tried(3, 2, 1000.0),), (Tried(3, 4), Tried(5, 2, -1.0))]),
     )
     return report.map(lambda report: Call("report", (report,), lambda side: side.run.report(report)))
 
@@ -164,9 +167,15 @@ def state(side: Side) -> object:
         side.run.outputs(range(TASKS)),
         side.run.objects_stored(),
         side.run.spec(),
-        side.run.remains(),
+        remains(side),
         [side.run.read(inbox, "0", 0)[1] for inbox in (CLIENT, *WORKERS)],
     )
+
+
+def remains(side: Side) -> Remains:
+    """What is left, without the time that passes."""
+    found = side.run.remains()
+    return msgspec.structs.replace(found, tried=tuple(Tried(one.task, one.tries) for one in found.tried))
 
 
 @pytest.fixture(scope="module")

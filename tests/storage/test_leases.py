@@ -25,6 +25,7 @@ from augury.storage.protocols import (
     Status,
     Storage,
     Stored,
+    Tried,
     WorkerMissed,
     WorkerSummary,
 )
@@ -367,6 +368,21 @@ class TestRemains:
         run.report(Report("w", completions=(Completion(3, 1, b"y", keep=True),)))
         assert run.remains() == msgspec.structs.replace(remains, stored=frozenset({3}))
         assert run.outputs([3]) == {3: Stored(1, b"y")}
+
+    def test_tasks_that_were_tried_are_remembered_with_the_time_that_is_left(self, careful: NewRun) -> None:
+        run = careful()
+        run.report(Report("w", tried=(Tried(4, 2, 60.0), Tried(3, 2, 60.0))))
+        run.report(Report("w", tried=(Tried(3, 5, -1.5),)))
+        three, four = run.remains().tried
+        assert (three.task, three.tries, four.task, four.tries) == (3, 5, 4, 2)
+        assert three.pause_s <= -1.5
+        assert 1.5 < four.pause_s <= 60.0
+
+    def test_what_a_replaced_worker_has_tried_is_not(self, careful: NewRun) -> None:
+        run = careful()
+        run.beat(lost=[Missing("w", 1)])
+        run.report(Report("w", tried=(Tried(3, 2),)))
+        assert run.remains().tried == ()
 
     def test_a_claim_that_was_not_granted_does_not_count(self, careful: NewRun) -> None:
         run = careful()

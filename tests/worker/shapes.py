@@ -8,7 +8,7 @@ from msgspec import structs
 from augury.config import Resources
 from augury.dag.graph import FunctionInfo, Graph
 from augury.plan.plan import Assignment, Plan
-from augury.storage.protocols import Claim, Outcome, Remains, Status
+from augury.storage.protocols import Claim, Outcome, Remains, Status, Tried
 from augury.worker import messages as m
 from augury.worker.state import WorkerState
 from augury.worker.view import RunView
@@ -105,10 +105,11 @@ class Core:
         stored: Sequence[int] = (),
         grants: Mapping[int, str] | None = None,
         claims: Mapping[str, tuple[int, ...]] | None = None,
+        tried: Sequence[Tried] = (),
         live: int = 1,
     ) -> list[m.Command]:
         """The invocation joins, and stands for one that was lost."""
-        remains = Remains(frozenset(stored), dict(grants or {}), dict(claims or {}))
+        remains = Remains(frozenset(stored), dict(grants or {}), dict(claims or {}), tuple(tried))
         return self.tell(m.Began((), frozenset(done), live, remains))
 
     def finish(

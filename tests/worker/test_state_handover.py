@@ -1,9 +1,15 @@
 """Near the platform's time limit a worker puts what is needed into storage and has a successor go on."""
 
-from augury.storage.protocols import Status
+import pytest
+
+from augury.dag.graph import FunctionInfo
+from augury.storage.protocols import Status, Tried
 from augury.worker.messages import (
     Abandon,
+    Alarm,
+    AlarmRang,
     Discard,
+    Fail,
     Finished,
     HandedOver,
     HandOver,
@@ -14,8 +20,10 @@ from augury.worker.messages import (
     Send,
     Store,
     TaskAbandoned,
+    TaskRaised,
     WindDown,
 )
+from augury.worker.retries import pause_s
 from tests.worker.shapes import LARGE, SMALL, Core
 
 
@@ -83,3 +91,53 @@ def test_a_planned_worker_tells_what_is_done_so_that_it_is_not_done_again() -> N
     core.finish(1)
     assert core.tell(HandOverDue({1: SMALL})) == [Send((Finished(0), Finished(1, SMALL, keep=True)), ran=2)]
     assert core.answer() == [HandOver()]
+
+
+class TestTries:
+    """0, which may be tried three times, with 8 s, and then 16 s in between."""
+
+    def core(self) -> Core:
+        return Core([[]], retries=2, backoff_s=8.0)
+
+    def test_a_successor_is_told_how_often_a_task_was_tried_and_how_long_it_still_waits(self) -> None:
+        core = self.core()
+        core.begin(0)
+        core.tell(TaskRaised(0, b""), now_s=1.0)
+        core.tell(WindDown(), now_s=3.0)
+        (sent,) = core.tell(HandOverDue(), now_s=3.0)
+        assert isinstance(sent, Send)
+        (tried,) = sent.tried
+        left_s = pause_s(FunctionInfo("f", "1", backoff_s=8.0), "", 0, 1) - 2.0
+        assert (tried.task, tried.tries) == (0, 2)
+        assert tried.pause_s == pytest.approx(left_s)
+        assert core.answer() == [HandOver()]
+
+    def test_a_task_that_is_cut_is_not_told_to_have_failed(self) -> None:
+        core = Core([[]], retries=2)
+        core.begin(0)
+        assert core.tell(TaskRaised(0, b"")) == [Run(0, attempt=2)]
+        core.tell(WindDown())
+        assert core.tell(HandOverDue()) == [Abandon(0), Send(tried=(Tried(0, 2),))]
+        assert core.answer() == [HandOver(cut=True)]
+
+    def test_of_tasks_that_never_failed_nothing_is_told(self) -> None:
+        core = self.core()
+        core.begin(0)
+        core.tell(WindDown())
+        assert core.tell(HandOverDue()) == [Abandon(0), HandOver(cut=True)]
+
+    def test_the_successor_waits_for_as_long_as_is_left_and_counts_on(self) -> None:
+        core = self.core()
+        assert core.begin_again(claims={"t0": (0,)}, tried=[Tried(0, 3, 5.0)]) == [Alarm(5.0)]
+        assert core.tell(AlarmRang(), now_s=5.0) == [Run(0, attempt=3, ready_s=5.0)]
+        commands = core.tell(TaskRaised(0, b"why"), now_s=6.0)
+        assert commands == [Fail(0, b"why"), Leave(Status.FAILED)]
+
+    def test_a_pause_that_is_over_is_no_reason_to_wait(self) -> None:
+        core = self.core()
+        assert core.begin_again(claims={"t0": (0,)}, tried=[Tried(0, 2, -3.0)]) == [Run(0, attempt=2)]
+
+    def test_what_is_done_is_not_tried_again(self) -> None:
+        core = Core([[], [0]], retries=2)
+        commands = core.begin_again(claims={"t0": (0, 1)}, done=[0], stored=[0], tried=[Tried(0, 3, 5.0)])
+        assert not any(isinstance(command, Alarm) for command in commands)

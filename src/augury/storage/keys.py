@@ -36,7 +36,8 @@ class RunKeys:
         leases    zset    name → until when it need not be heard of, for those that are claimed and have not left
         claims    hash    name → the tasks that it is claimed with, and its resources
         grants    hash    flexible task → the worker that a report made it ready for, or that has taken it
-        losses    hash    name → losses in a row; `restarted name` → the attempt that stands for a lost one
+        losses    hash    name → losses in a row; `restarted name` → the attempt that stands for a lost one;
+                         `tried task` → which try is the next, and when
         objects   list    keys of the run's objects, behind one empty entry; objects may be put while it exists
         inbox:…   stream  the events of one worker, or of the client
 
@@ -98,6 +99,11 @@ class RunKeys:
     def claims(self) -> str:
         """What workers are claimed with."""
         return _tagged(self.run_id, "claims")
+
+    @property
+    def losses(self) -> str:
+        """What was lost, and tried."""
+        return _tagged(self.run_id, "losses")
 
     @property
     def objects(self) -> str:

@@ -113,6 +113,20 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     attempt: int = 1
 
 
+class Tried(msgspec.Struct, frozen=True, array_like=True):
+    """A task that raised, and is to be tried again by whoever goes on in the place of the reporter.
+
+    Attributes:
+        task: Which.
+        tries: Which try is the next.
+        pause_s: For how long it still waits for that.
+    """
+
+    task: int
+    tries: int
+    pause_s: float = 0.0
+
+
 class Report(msgspec.Struct, frozen=True, array_like=True):
     """Everything that a worker has to say in one round trip; applied atomically, in this order.
 
@@ -124,6 +138,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
         taken: Flexible tasks with several inputs that the reporter found to be its own, since every input of theirs
             finished there or was done before it began, while some of these inputs are reported.
         ran: How many tasks ran since the last report; for progress. Those that somebody reported before count once.
+        tried: Tasks that wait for another try, if a successor is about to take over.
     """
 
     worker: str
@@ -133,6 +148,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     ran: int = 0
     attempt: int = 1
     taken: tuple[int, ...] = ()
+    tried: tuple[Tried, ...] = ()
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
@@ -180,11 +196,13 @@ class Remains(msgspec.Struct, frozen=True):
         stored: The tasks whose outputs are in storage.
         grants: Flexible task → the worker that a report made it ready for, or that had taken it.
         claims: Worker → the tasks that it was claimed with; it may have handed some of them on.
+        tried: Tasks that had been tried when their worker was succeeded, and how long they still wait.
     """
 
     stored: frozenset[int] = frozenset()
     grants: dict[int, str] = {}
     claims: dict[str, tuple[int, ...]] = {}
+    tried: tuple[Tried, ...] = ()
 
 
 class Cause(StrEnum):

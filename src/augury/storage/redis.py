@@ -36,6 +36,7 @@ from augury.storage.protocols import (
     Stored,
     TaskCompleted,
     TaskReady,
+    Tried,
     WorkerLeft,
     WorkerMissed,
     WorkerSummary,
@@ -150,14 +151,20 @@ class RedisCoordination:
     def remains(self) -> Remains:
         """What is left of the work of lost invocations."""
         keys = self._keys
-        stored, grants, claims = self._client.pipeline(
-            [("HKEYS", keys.outputs), ("HGETALL", keys.grants), ("HGETALL", keys.claims)]
+        stored, grants, claims, losses, now = self._client.pipeline(
+            [
+                ("HKEYS", keys.outputs),
+                *(("HGETALL", key) for key in (keys.grants, keys.claims, keys.losses)),
+                ("TIME",),
+            ]
         )
+        now_s = int(now[0]) + int(now[1]) / 1_000_000
         tasks = {name.decode(): tuple(_decode_claim(data)[0]) for name, data in _pairs(claims)}
         return Remains(
             stored=frozenset(map(int, stored)),
             grants={int(task): worker.decode() for task, worker in _pairs(grants)},
             claims={name: given for name, given in tasks.items() if given},
+            tried=_tried(losses, now_s),
         )
 
     def live(self) -> tuple[Missing, ...]:
@@ -385,6 +392,7 @@ def _report_arguments(report: Report) -> list[bytes]:
         report.worker,
         report.attempt,
         report.taken,
+        report.tried,
     )
     return [_encode(request), _SUCCEEDED, *inline]
 
@@ -422,6 +430,16 @@ def _hopeless(name: bytes, attempt: int, losses: int, cause: bytes, data: bytes)
 
 def _pairs(flat: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
     return zip(flat[::2], flat[1::2], strict=True)
+
+
+@guarded("a task that was tried")
+def _tried(losses: Sequence[bytes], now_s: float) -> tuple[Tried, ...]:
+    found = []
+    for name, value in _pairs(losses):
+        if name.startswith(b"tried "):
+            tries, due_s = value.split()
+            found.append(Tried(int(name[6:]), int(tries), float(due_s) - now_s))
+    return tuple(sorted(found, key=lambda one: one.task))
 
 
 @guarded("an output")

@@ -33,6 +33,7 @@ from augury.storage.protocols import (
     Stored,
     TaskCompleted,
     TaskReady,
+    Tried,
     WorkerLeft,
     WorkerMissed,
     WorkerSummary,
@@ -57,6 +58,7 @@ class RunState:
         claims: Name → what it was claimed with, or will be if it is planned.
         grants: Flexible task → the worker that a report made it ready for, or that has taken it.
         losses: Name → losses in a row without progress.
+        tried: Task → which try of it is the next, and when.
         restarted: Name → the first attempt that stood for a lost one; all later ones lack what that had in memory.
         beat_s: When somebody beat last.
         fresh: Inboxes that got an event and whose subscribers were not told yet.
@@ -82,6 +84,7 @@ class RunState:
         self.claims: dict[str, Claim] = {}
         self.grants: dict[int, str] = {}
         self.losses: Counter[str] = Counter()
+        self.tried: dict[int, tuple[int, float]] = {}
         self.restarted: dict[str, int] = {}
         self.beat_s = clock()
         self.care = spec.care
@@ -129,7 +132,8 @@ class RunState:
     def remains(self) -> Remains:
         """Which outputs are in storage, and whose flexible tasks are."""
         claims = {name: claim.tasks for name, claim in self.claims.items() if claim.tasks}
-        return Remains(frozenset(self.outputs), dict(self.grants), claims)
+        tried = (Tried(task, tries, due_s - self.clock()) for task, (tries, due_s) in sorted(self.tried.items()))
+        return Remains(frozenset(self.outputs), dict(self.grants), claims, tuple(tried))
 
     def beat(self, worker: str, attempt: int, lost: Sequence[Missing]) -> Beat:
         """Renew a lease; see to those that have run out, and to those that are said to be lost."""
@@ -273,7 +277,7 @@ class RunState:
             return
         self.done.clear()
         self.counts.clear()
-        for care in (self.leases, self.claims, self.grants, self.losses):
+        for care in (self.leases, self.claims, self.grants, self.losses, self.tried):
             care.clear()
         self.outputs = {task: output for task, output in self.outputs.items() if task in self.sinks}
         for name in [name for name in self.inboxes if name != CLIENT and self._needs_no_inbox(name)]:
@@ -287,6 +291,7 @@ class RunState:
             return Outcome(Status.REPLACED)
         for published in report.published:
             self.outputs.setdefault(published.task, Stored(published.size_bytes, published.inline))
+        self.tried |= {one.task: (one.tries, self.clock() + one.pause_s) for one in report.tried}
         ready: list[Consumer] = []
         done = len(self.done)
         offered = [one for one in report.completions if not one.held]

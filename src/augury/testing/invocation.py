@@ -364,6 +364,7 @@ class VirtualInvocation:
             command.ran,
             self.claim.attempt,
             command.taken,
+            command.tried,
         )
         self._world.recorder.reports += 1
         self._request(partial(self._report, report))

@@ -3,7 +3,7 @@
 import msgspec
 
 from augury.config import Resources
-from augury.storage.protocols import Claim, Outcome, Published, Remains, Status
+from augury.storage.protocols import Claim, Outcome, Published, Remains, Status, Tried
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -205,6 +205,7 @@ class Send(Command, frozen=True):
         completions: Tasks with `inline` still empty: it is filled for outputs of at most `inline_bytes`.
         published: Likewise.
         taken: Flexible tasks that turned out to be ours, though some of their inputs are told to storage.
+        tried: Tasks that a successor is to try again.
     """
 
     completions: "tuple[Finished, ...]" = ()
@@ -212,6 +213,7 @@ class Send(Command, frozen=True):
     claims: tuple[Claim, ...] = ()
     taken: tuple[int, ...] = ()
     ran: int = 0
+    tried: tuple[Tried, ...] = ()
 
 
 class Finished(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from augury.storage.protocols import Claim, Outcome, Published
+from augury.storage.protocols import Claim, Outcome, Published, Tried
 from augury.worker import messages as m
 from augury.worker.view import RunView
 
@@ -31,6 +31,7 @@ class Outbox:
         counted: Planned tasks of this worker, and tasks that finished here, whose completion storage has counted.
         claims: Workers to be started, and the outputs that must be stored before.
         taken: Flexible tasks that turned out to be ours, and that storage is to know of.
+        tried: Tasks that a successor is to try again.
         sent: The report under way.
     """
 
@@ -44,13 +45,14 @@ class Outbox:
         self.counted: set[int] = set()
         self.claims: list[tuple[set[int], list[Claim]]] = []
         self.taken: dict[int, None] = {}
+        self.tried: tuple[Tried, ...] = ()
         self.sent: m.Send | None = None
         self._sent_tasks: dict[int, bool] = {}  # output that it tells of → whether it puts it in storage
 
     @property
     def busy(self) -> bool:
         """Whether there is something to tell or to store, claims aside."""
-        return bool(self.storing or self.sent or self.pending or self.published)
+        return bool(self.storing or self.sent or self.pending or self.published or self.tried)
 
     @property
     def unreported(self) -> bool:
@@ -161,7 +163,8 @@ class Outbox:
         taken: tuple[int, ...] = ()
         if completions and self.taken:
             taken, self.taken = tuple(self.taken), {}
-        return m.Send(tuple(completions), published, tuple(claims), taken)
+        tried, self.tried = self.tried, ()
+        return m.Send(tuple(completions), published, tuple(claims), taken, tried=tried)
 
     def send(self, report: m.Send) -> None:
         """Have a report sent."""

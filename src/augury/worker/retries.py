@@ -49,6 +49,10 @@ class Pauses:
         """When the first of them is due; infinite if there is none."""
         return self._due[0][0] if self._due else math.inf
 
+    def due(self) -> Iterator[tuple[float, int]]:
+        """When each of them is due."""
+        return iter(self._due)
+
     def add(self, task: int, due_s: float) -> None:
         """A task is to be tried again at a moment."""
         heapq.heappush(self._due, (due_s, task))

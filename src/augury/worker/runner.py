@@ -582,6 +582,7 @@ class Runner:
             ran=send.ran,
             attempt=self._invocation.attempt,
             taken=send.taken,
+            tried=send.tried,
         )
 
     def _completion(self, finished: m.Finished) -> Completion:

@@ -61,7 +61,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from augury.config import Resources
-from augury.storage.protocols import Claim, Outcome, Status
+from augury.storage.protocols import Claim, Outcome, Status, Tried
 from augury.worker import messages as m
 from augury.worker.advice import EARLY_S, Advice
 from augury.worker.duplicates import Duplicates
@@ -234,7 +234,9 @@ class WorkerState:
         self._done = event.done if event.remains is None else event.done | event.remains.stored
         self._gathering.begin(self._done)
         if event.remains is not None:
-            self._begin_again(duties(self.view, self.name, self._done, event.remains, self._is_duplicable))
+            self._begin_again(
+                duties(self.view, self.name, self._done, event.remains, self._is_duplicable), event.remains.tried
+            )
         else:
             for task in event.tasks:
                 self._enqueue(task)
@@ -247,7 +249,7 @@ class WorkerState:
             self._commands.append(m.Listen())
         self._advise("began", self._done)
 
-    def _begin_again(self, found: Duties) -> None:
+    def _begin_again(self, found: Duties, tried_before: Iterable[Tried]) -> None:
         """Stand for an attempt that was lost."""
         self._duties = found
         self._shared |= found.shared
@@ -255,6 +257,17 @@ class WorkerState:
         self._remaining = set(found.tasks.intersection(self._planned))
         for task in sorted(found.tasks):
             self._expect(task, self._done)
+        for tried in tried_before:
+            if tried.task in found.tasks:
+                self._take_up_tries(tried)
+
+    def _take_up_tries(self, tried: Tried) -> None:
+        """Try a task again that another attempt of this worker has tried, when it is time for that."""
+        self._tries[tried.task] = tried.tries
+        if tried.pause_s > 0 and tried.task in self._ready_s:
+            del self._ready_s[tried.task]
+            self._queue.drop((tried.task,))
+            self._pauses.add(tried.task, self._now_s + tried.pause_s)
 
     def _expect(self, task: int, done: frozenset[int]) -> None:
         """Count what a task waits for: a planned one, or one that was lost."""
@@ -453,7 +466,7 @@ class WorkerState:
         if self._policies or self._shared:
             # What two workers may run is told to have run with its completion: storage knows if it has counted that.
             self._ran += sum(self._is_duplicable(finished.task) for finished in report.completions)
-        tells = report.completions or report.published or report.claims
+        tells = report.completions or report.published or report.claims or report.tried
         if len(self._outbox.storing) > storing:
             # What is about to be stored is reported soon, with how many tasks ran: an empty report would delay it.
             flush = False
@@ -655,7 +668,7 @@ class WorkerState:
         """A task that two workers run was completed by the other one, who goes on with what takes its output."""
         if task in self._running:
             self._abandon(task)
-        elif task in self._ready_s or task in self._pauses:
+        elif self._is_waiting(task):
             self._forget(task)
 
     def _forget(self, task: int) -> None:
@@ -824,9 +837,16 @@ class WorkerState:
         self._winding_down = self._handing_over = True
         cut = sorted(self._running - self._abandoned)
         self._cut = bool(cut)
+        pauses_s = {task: due_s - self._now_s for due_s, task in self._pauses.due()}
+        tried = [task for task in sorted(self._tries) if task in self._running or self._is_waiting(task)]
+        self._outbox.tried = tuple(Tried(task, self._tries[task], pauses_s.get(task, 0.0)) for task in tried)
         for task in cut:
             self._abandon(task)
         self._store_all(event.sizes)
+
+    def _is_waiting(self, task: int) -> bool:
+        """Whether a task is ready and waits for its turn, or for its next try."""
+        return task in self._ready_s or task in self._pauses
 
     def _hand_over_if_stored(self) -> None:
         """Ask for a successor, once what we hold is in storage."""

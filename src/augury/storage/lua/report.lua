@@ -1,11 +1,11 @@
--- ARGV[3]: msgpack of {published, completions, workers to claim, ran, worker, attempt, taken}. ARGV[4]: the event for the client when the
+-- ARGV[3]: msgpack of {published, completions, workers to claim, ran, worker, attempt, taken, tried}. ARGV[4]: the event for the client when the
 -- last sink is complete. ARGV[5] and on: small outputs; the report has their places, from 1.
 -- Returns {status, ready, started (name, attempt, …), store_first, live, again (name, attempt, claim, …)}; only {status} if
 -- nothing was applied.
 --
 -- Structs are arrays, their fields in the order of the classes in `protocols.py`:
 -- published {task, size, inline}, completion {task, size, inline, held, keep, sink, consumers, watchers},
--- consumer {task, needs, worker}. What is watched comes with `keep`.
+-- consumer {task, needs, worker}, tried {task, tries, pause_s}. What is watched comes with `keep`.
 if not status then
   return { 'gone' }
 end
@@ -102,6 +102,9 @@ for _, output in ipairs(report[1]) do
 end
 for _, task in ipairs(report[7]) do
   change('HSET', GRANTS, task, reporter)
+end
+for _, tried in ipairs(report[8]) do
+  change('HSET', LOSSES, string.format('tried %d', tried[1]), string.format('%d %.6f', tried[2], now_s() + tried[3]))
 end
 
 local counted, refused = {}, {}
