@@ -289,7 +289,14 @@ class TestImports:
     def test_and_one_that_waits_for_that_of_another_thread(self, slow: SlowModule) -> None:
         first = threading.Thread(target=slow.load, daemon=True)
         first.start()
-        thread = Thread(lambda section: interrupted(section, lambda: slow.load().whole))
+        inside = threading.Event()
+
+        def wait_for_first() -> None:
+            inside.set()
+            slow.load()
+
+        thread = Thread(lambda section: interrupted(section, wait_for_first))
+        assert inside.wait(PATIENCE_S)
         assert thread.section is not None
         slow.when_begun(thread.section.interrupt).join()
         assert thread.end() is True
@@ -394,3 +401,111 @@ class TestImports:
             exec(compile("import there_is_no_such_module", "by hand", "exec"))
         files = [entry.frame.code.path for entry in caught.traceback]
         assert str(files[-1]) == "by hand"
+
+
+class Lock:
+    """A lock in Python, as those of `logging` and `threading.Condition` are."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+class TestDelicatePlaces:
+    def test_no_lock_is_left_behind_in_the_main_thread(self) -> None:
+        """Hundreds of tasks that take a lock again and again, each interrupted at some moment."""
+        allow_interruption()
+        section = Section()
+        lock = Lock()
+        inside, over = threading.Event(), threading.Event()
+
+        def order() -> None:
+            while not over.is_set():
+                if inside.wait(0.001):
+                    section.interrupt()
+
+        def work() -> None:
+            inside.set()
+            while True:
+                with lock:
+                    pass
+
+        thread = threading.Thread(target=order, daemon=True)
+        thread.start()
+        for _ in range(500):
+            assert interrupted(section, work)
+            inside.clear()
+            assert lock.lock.acquire(timeout=PATIENCE_S)
+            lock.lock.release()
+        over.set()
+        thread.join()
+
+    def test_nor_by_a_time_limit(self) -> None:
+        lock = Lock()
+
+        def work() -> None:
+            while True:
+                with lock:
+                    pass
+
+        for _ in range(100):
+            assert outcome(work, 0.002) is TimeIsUp
+            assert lock.lock.acquire(timeout=PATIENCE_S)
+            lock.lock.release()
+
+    @pytest.mark.parametrize("where", [outcome, elsewhere])
+    def test_what_is_swallowed_comes_again(self, where: Callable[[Callable[[], object]], object]) -> None:
+        seen: list[str] = []
+
+        def deaf_once() -> None:
+            try:
+                spin()
+            except BaseException:  # noqa: BLE001 - so do tasks
+                seen.append("swallowed")
+            spin()
+
+        assert where(deaf_once) is TimeIsUp
+        assert seen == ["swallowed"]
+
+    @pytest.mark.parametrize("where", [outcome, elsewhere])
+    def test_a_finalizer_does_not_swallow_it(self, where: Callable[[Callable[[], object]], object]) -> None:
+        class Busy:
+            def __del__(self) -> None:
+                sum(range(2000))
+
+        def churn() -> None:
+            while True:
+                Busy()
+
+        began_s = time.monotonic()
+        assert where(churn) is TimeIsUp
+        assert time.monotonic() - began_s < PATIENCE_S
+
+    def test_who_waits_for_a_lock_is_interrupted(self) -> None:
+        lock = Lock()
+        lock.lock.acquire()
+
+        def work() -> None:
+            with lock:
+                pass
+
+        assert outcome(work) is TimeIsUp
+
+    def test_an_event_loop_of_the_tasks_own_lets_it_pass(self) -> None:
+        async def busy() -> None:
+            loop = asyncio.get_running_loop()
+
+            def again() -> None:
+                sum(range(300))
+                loop.call_soon(again)
+
+            loop.call_soon(again)
+            await asyncio.Event().wait()
+
+        assert outcome(lambda: asyncio.run(busy())) is TimeIsUp
+        assert elsewhere(lambda: asyncio.run(busy())) is TimeIsUp

@@ -8,6 +8,12 @@ Two things must not be broken off at any instruction, and are told to stop inste
 was about to do, or swallows the exception; and an import (`shelter_imports`). One that is broken off leaves behind a
 lock of the import system, for which every later import of the module waits for ever, or half a package, which cannot be
 imported again: in a process that is kept warm, that would be the trouble of whoever comes next.
+
+Nor is a task interrupted at a *delicate* place, but right after it: in a function that takes or gives back a lock,
+which nobody would ever open again, or in a `__del__`, where Python drops exceptions. In the main thread that is
+certain. In others it is looked up before the exception is raised there, so that a few instructions may lie in between.
+
+An interruption that was swallowed all the same comes again after a while, as long as its reason lasts.
 """
 
 import asyncio
@@ -26,8 +32,12 @@ _import_system = sys.modules["_frozen_importlib"]
 _FIND, _WAIT = "_find_and_load", "_lock_unlock_module"
 
 
-class Interrupted(BaseException):
-    """Raised inside a task that must stop. Not an Exception: user code that catches those lets it pass."""
+class Interrupted(KeyboardInterrupt):
+    """Raised inside a task that must stop.
+
+    Not an Exception: user code that catches those lets it pass. Event loops and others that catch everything let a
+    `KeyboardInterrupt` pass, too.
+    """
 
 
 class TimeIsUp(Interrupted):
@@ -42,8 +52,66 @@ _raising = threading.Lock()
 had looked at `_told` before are done."""
 
 
-def _raise_interrupted(_signum: int, _frame: FrameType | None) -> None:
-    if _main is not None and _main.takes_signal():
+_importing: set[int] = set()
+"""Threads that are in the middle of an import."""
+
+_TAKE_LOCKS = frozenset(
+    {
+        *("__enter__", "__exit__", "__aenter__", "__aexit__", "acquire", "release", "notify", "notify_all"),
+        *("_acquire_restore", "_release_save", "_acquireLock", "_releaseLock"),
+    }
+)
+"""Functions that take locks or give them back are called so, here and elsewhere."""
+
+_POLL_S = 0.001
+"""After how long it is seen again whether a thread is at a delicate place."""
+_AGAIN_S = 0.4
+"""After how long a task is interrupted again that goes on all the same."""
+
+_WAITS_S = 0.2
+"""How long a function that takes a lock is at one place before it counts as waiting for that lock."""
+
+_postponed: tuple[FrameType, int] | None = None
+_postponed_s = 0.0
+"""At which place the main thread was when an interruption of it was put off, and since when it has been there."""
+
+
+def is_importing(thread_id: int) -> bool:
+    """Whether a thread is in the middle of an import, so that it cannot be interrupted."""
+    return thread_id in _importing
+
+
+def _is_delicate(frame: FrameType | None) -> bool:
+    """Whether nothing may be raised at the place where a thread is."""
+    return frame is not None and (frame.f_code.co_name in _TAKE_LOCKS or _is_in_finalizer(frame))
+
+
+def _is_in_finalizer(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
+
+
+def _is_put_off(frame: FrameType | None) -> bool:
+    """Whether the main thread, to which a signal came at a place, is to be interrupted later.
+
+    Where a function that takes a lock stays at one place, it waits for the lock, and does not have it.
+    """
+    global _postponed, _postponed_s  # noqa: PLW0603 - a process has one main thread
+    before, _postponed = _postponed, None
+    if frame is None or threading.get_ident() in _told or not _is_delicate(frame):
+        return False
+    place, now_s = (frame, frame.f_lasti), time.monotonic()
+    if place != before:
+        _postponed_s = now_s
+    elif now_s - _postponed_s > _WAITS_S and not _is_in_finalizer(frame):
+        return False
+    _postponed = place
+    return True
+
+
+def _raise_interrupted(_signum: int, frame: FrameType | None) -> None:
+    if _main is not None and _main.expects_signal and not _is_put_off(frame) and _main.takes_signal():
         _stop_here(Interrupted)
 
 
@@ -123,10 +191,12 @@ def _sheltered(import_: Callable[..., Any]) -> Callable[..., Any]:
         ordered: list[type[Interrupted]] = []
         try:
             _told[me] = ordered.append
+            _importing.add(me)
             with _raising:
                 pass  # what was raised here before comes now
             return import_(*arguments)
         finally:
+            _importing.discard(me)
             _told.pop(me, None)
             with _raising:
                 pass  # what was told has come
@@ -180,15 +250,23 @@ class _Limit:
 
 @contextmanager
 def _signal_after(timeout_s: float, told: list[type[Interrupted]]) -> Iterator[None]:
-    def expire(_signum: int, _frame: FrameType | None) -> None:
+    finished = False
+
+    def expire(_signum: int, frame: FrameType | None) -> None:
+        if finished:
+            return
+        if _is_put_off(frame):
+            signal.setitimer(signal.ITIMER_REAL, _POLL_S, _AGAIN_S)
+            return
         told.append(TimeIsUp)
         _stop_here(TimeIsUp)
 
     before = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, timeout_s)
+    signal.setitimer(signal.ITIMER_REAL, timeout_s, _AGAIN_S)
     try:
         yield
     finally:
+        finished = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before or signal.SIG_DFL)
 
@@ -200,10 +278,15 @@ def _raise_after(timeout_s: float, told: list[type[Interrupted]]) -> Iterator[No
     finished = False
 
     def expire() -> None:
-        with lock:
-            if not finished:
-                told.append(TimeIsUp)
-                _raise_in(target, TimeIsUp)
+        while True:
+            with lock:
+                if finished:
+                    return
+                delicate = _is_delicate_in(target)
+                if not delicate:
+                    told.append(TimeIsUp)
+                    _raise_in(target, TimeIsUp)
+            time.sleep(_POLL_S if delicate else _AGAIN_S)
 
     timer = threading.Timer(timeout_s, expire)
     timer.daemon = True
@@ -266,11 +349,28 @@ class Section:
         if self._ordered:
             return
         self._ordered = True
+        by_signal = self._is_main and signal.getsignal(signal.SIGUSR1) is _raise_interrupted
+        if self._open and (by_signal or _is_delicate_in(self._thread_id)):
+            again = self._send_signals if by_signal else self._raise_soon
+            threading.Thread(target=again, name="augury-interrupt", daemon=True).start()
+            return
         if self._open:
-            if self._is_main and signal.getsignal(signal.SIGUSR1) is _raise_interrupted:
-                signal.pthread_kill(self._thread_id, signal.SIGUSR1)
-            else:
-                _raise_in(self._thread_id, Interrupted)
+            _raise_in(self._thread_id, Interrupted)
+        self._out = True
+
+    def _send_signals(self) -> None:
+        """Send signals until the main thread was at a place where it could take one; the life of a thread."""
+        while self._open:
+            signal.pthread_kill(self._thread_id, signal.SIGUSR1)
+            time.sleep(_POLL_S)
+        self._out = True
+
+    def _raise_soon(self) -> None:
+        """Wait until the thread is at no delicate place any more; the life of a thread."""
+        while self._open and _is_delicate_in(self._thread_id):
+            time.sleep(_POLL_S)
+        if self._open:
+            _raise_in(self._thread_id, Interrupted)
         self._out = True
 
     def close(self) -> None:
@@ -280,6 +380,11 @@ class Section:
             while not self._out:
                 time.sleep(0)
             _take_back(self._thread_id)
+
+    @property
+    def expects_signal(self) -> bool:
+        """Whether a signal may be meant for what the main thread does now."""
+        return self._open and self._ordered
 
     def takes_signal(self) -> bool:
         """Whether a signal that has come is meant for what the main thread does now."""
@@ -300,6 +405,10 @@ def _raise_in(thread_id: int, error: type[Interrupted]) -> None:
             tell(error)
         else:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))
+
+
+def _is_delicate_in(thread_id: int) -> bool:
+    return thread_id not in _told and _is_delicate(sys._current_frames().get(thread_id))  # noqa: SLF001 - there is no other way to see it
 
 
 def _take_back(thread_id: int) -> None:
