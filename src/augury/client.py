@@ -632,7 +632,7 @@ def _checked_observers(observers: object) -> list[Observer]:
 def _warn_of_missing_limits(unlimited: str) -> None:
     """Once per process: who makes many clients has read it."""
     _log.warning(
-        "the embedded platform cannot limit its workers' %s; Embedded(enforce_limits=False) accepts that silently",
+        "the embedded platform cannot limit its workers' %s; Embedded(enforce_limits=False) limits nothing, silently",
         unlimited,
     )
 

@@ -1,5 +1,6 @@
 """Tasks that take too long, on real workers: whatever they do, the run ends with an error that names them."""
 
+import importlib
 import itertools
 import os
 import threading
@@ -40,6 +41,20 @@ def on(resources: Resources, outputs: Any) -> Plan:
 def hold_the_interpreter(pid_file: Path) -> None:
     pid_file.write_text(str(os.getpid()))
     sum(itertools.repeat(0))  # a loop in C that lets no other thread run, and looks at no signal
+
+
+@task(timeout_s=0.3, retries=1)
+def import_slowly() -> bool:
+    whole: bool = importlib.import_module("slow_to_import_once").whole
+    return whole
+
+
+def test_a_task_that_imports_for_long_is_not_deaf(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_to_import_once.py").write_text("import time\ntime.sleep(3.5)\nwhole = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert client.submit(import_slowly()).result(timeout=PATIENCE_S)
 
 
 @task(timeout_s=0.5)

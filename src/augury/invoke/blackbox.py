@@ -38,7 +38,7 @@ class Line:
         self._has_limit = True  # until it is written
         self.end()
 
-    def begin(self, task: int, now_s: float, timeout_s: float | None) -> None:
+    def begin(self, task: int, now_s: float, timeout_s: float | None = None) -> None:
         """A task begins, at this moment of the monotonic clock."""
         cells, base = self._cells, self._base
         cells[base + 1] = now_s
@@ -51,6 +51,12 @@ class Line:
     def measured(self, input_bytes: float) -> None:
         """How large the input of the task is that runs now."""
         self._cells[self._base + 3] = input_bytes
+
+    def limit(self, now_s: float, timeout_s: float) -> None:
+        """The function of the task is called, and may take so long."""
+        self._has_limit = True
+        self._cells[self._base + 1] = now_s
+        self._cells[self._base + 2] = timeout_s
 
     def lift_limit(self) -> None:
         """The task has returned in time; what is left is to keep its output."""

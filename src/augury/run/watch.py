@@ -449,7 +449,14 @@ class RunWatch:
         else:
             failure = decode_failure(ended.failure)
             most_mb = max((one.memory_mb for one in self._care.larger), default=0)
-            error = to_exception(failure, self._graph, self._plan, seal=self._seal, most_mb=most_mb)
+            error = to_exception(
+                failure,
+                self._graph,
+                self._plan,
+                seal=self._seal,
+                most_mb=most_mb,
+                platform_mb=self._platform.limits.memory_mb,
+            )
             self.value.set_exception(error)
 
     def _fetch(self) -> Any:

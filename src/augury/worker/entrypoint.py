@@ -16,7 +16,7 @@ from augury.backoff import Backoff
 from augury.config import ResultsConfig, StorageConfig
 from augury.dag.imports import watch_imports
 from augury.invoke.blackbox import BlackBox
-from augury.invoke.embedded.cgroups import KillCounter
+from augury.invoke.embedded.cgroups import KillCounter, machine_memory_mb
 from augury.invoke.embedded.processes import OUT_OF_MEMORY
 from augury.invoke.embedded.room import worker_storage
 from augury.invoke.gateway import Gateway, Invocation, InvocationContext
@@ -149,7 +149,7 @@ def handle(invocation: Invocation, context: InvocationContext) -> None:
         memo=_process.memo(code.results, context),
         black_box=box,
         faults=faults_of(_process.faults, invocation),
-        on_memory_error=functools.partial(_end_for_error, box) if context.data_limit_mb else _let_it_be,
+        on_memory_error=functools.partial(_end_for_error, box) if _may_get_more(context) else _let_it_be,
         check_memory=functools.partial(_end_if_killed, box, KillCounter(context.memory_group)),
     ).run(joined, coordination.remains() if joined.restarted else None)
 
@@ -172,6 +172,11 @@ def _code(invocation: Invocation, context: InvocationContext, coordination: Coor
     except Exception as error:  # noqa: BLE001 - whatever is wrong with what was uploaded, the client must learn of it
         coordination.fail(Status.FAILED, platform_failure(invocation.worker, error).encode())
         return None
+
+
+def _may_get_more(context: InvocationContext) -> bool:
+    """Whether the process limits its memory itself, to less than the machine has."""
+    return 0 < context.data_limit_mb < machine_memory_mb()
 
 
 def _end_for_memory(box: BlackBox, why: str) -> None:

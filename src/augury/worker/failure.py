@@ -149,7 +149,7 @@ def lost_for_good(hopeless: Hopeless) -> Failure:
 
 
 def to_exception(
-    failure: Failure, graph: Graph, plan: Plan | None = None, *, seal: Seal, most_mb: int = 0
+    failure: Failure, graph: Graph, plan: Plan | None = None, *, seal: Seal, most_mb: int = 0, platform_mb: int = 0
 ) -> BaseException:
     """What the client raises: the user's own exception if it travelled, with a cause that tells the story.
 
@@ -159,11 +159,12 @@ def to_exception(
         plan: What was carried out; it knows the tasks of a worker that died before it could tell.
         seal: What checks that a worker of this run made the user's exception.
         most_mb: What workers that run out of memory are given at most; 0 if that is not known.
+        platform_mb: What a worker of the platform can have at most; 0 if that is not known.
     """
     kind = _kind(failure.kind)
     failure = _within(failure, graph)
     if issubclass(kind, errors.WorkerLost):
-        return kind(_story_of_loss(failure, graph, plan) + _cure(failure, most_mb))
+        return kind(_story_of_loss(failure, graph, plan) + _cure(failure, most_mb, platform_mb))
     if failure.task < 0:
         return kind(_with_traceback(failure.message, failure))
     story = _story(failure, graph)
@@ -222,13 +223,16 @@ def _listed(tasks: Sequence[int], graph: Graph) -> str:
     return " and ".join(part for part in (", ".join(labels[:-1]), *labels[-1:]) if part)
 
 
-def _cure(failure: Failure, most_mb: int) -> str:
+def _cure(failure: Failure, most_mb: int, platform_mb: int) -> str:
     """What to do against a want of memory."""
     if failure.kind != "OutOfMemory":
         return ""
     had_mb, used_mb = failure.had_mb, failure.used_mb
     measured = f": it used {used_mb:,} MiB and had {had_mb:,} MiB" if used_mb and had_mb else ""
+    if 0 < platform_mb <= had_mb:
+        return f"{measured}, as much as a worker of this platform can have: use smaller inputs, or another platform"
     wanted_mb = max(2 * had_mb, used_mb)
+    wanted_mb = min(wanted_mb, platform_mb) if platform_mb else wanted_mb
     asked = f"@task(memory_mb={wanted_mb})" if wanted_mb else "@task(memory_mb=…)"
     tasks = "them" if len(failure.running) > 1 else "it" if failure.running else "its tasks"
     bound = f"; {most_mb:,} MiB is the most that workers are given unasked (Client(most_memory_mb=…), or the platform)"

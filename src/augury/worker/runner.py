@@ -71,7 +71,15 @@ from augury.worker.code import RunCode
 from augury.worker.failure import Failure, deaf, lost_for_good, overlong, platform_failure, task_failure
 from augury.worker.faults import Faults
 from augury.worker.heart import Heart
-from augury.worker.interrupt import Interrupted, Section, TimeIsUp, allow_interruption, run_coroutine, time_limit
+from augury.worker.interrupt import (
+    Interrupted,
+    Section,
+    TimeIsUp,
+    allow_interruption,
+    is_importing,
+    run_coroutine,
+    time_limit,
+)
 from augury.worker.memo import Memo
 from augury.worker.output import Outlet, catch_streams, writing_for
 from augury.worker.patience import Patience
@@ -160,7 +168,7 @@ class Runner:
         self._errand_threads = 0
         self._timer: threading.Timer | None = None
         self._working: dict[int, _Working] = {}  # executor threads that run a task
-        self._returned: set[int] = set()  # tasks that were in time, and whose output is being kept
+        self._due: dict[int, float] = {}  # executor threads whose task has a time limit → when that is over
         self._abandoned: set[int] = set()  # tasks that are to be stopped
         self._unstarted: list[int] = []  # abandoned before they began; the core is to be told
         self._over: m.Leave | None = None
@@ -314,9 +322,8 @@ class Runner:
                     self._ran += isinstance(event, m.TaskFinished)
                     if event is not None:
                         self._take(self._state.handle(event, time.monotonic()))
-                    if done is not None and (self._abandoned or self._returned):
+                    if done is not None and self._abandoned:
                         self._abandoned.discard(done[1].task)
-                        self._returned.discard(done[1].task)
                     work = self._next_work()
                     if work is None:
                         return
@@ -362,23 +369,30 @@ class Runner:
 
     def _run_task(self, run: m.Run, section: Section, line: Line) -> m.Event:
         """Call a task's function; everything that it may raise becomes an event."""
-        task = run.task
+        task, me = run.task, threading.get_ident()
         info = self._view.graph.info(task)
         began_s = time.monotonic()
-        line.begin(task, began_s, info.timeout_s)
+        line.begin(task, began_s)
         measured = self._recorder.begin(task, began_s, run.ready_s, run.fetch_s)
         if measured:
             self._measure_inputs(task, measured)
             line.measured(measured.input_bytes)
             began_s = time.monotonic()
         try:
-            with writing_for(task, self._outlet), time_limit(info.timeout_s), section:
-                if self._abandoned:
-                    self._check_abandoned(task)
-                value = self._call(task, measured)
+            with writing_for(task, self._outlet):
+                with section:
+                    self._check_wanted(task)
+                    function = self._load(task, measured)
+                if info.timeout_s is not None:  # modules that had to be imported are not the task's fault
+                    loaded_s = time.monotonic()
+                    line.limit(loaded_s, info.timeout_s)
+                    self._due[me] = loaded_s + info.timeout_s
+                with time_limit(info.timeout_s), section:
+                    self._check_wanted(task)
+                    value = self._call(task, function)
             ended_s = time.monotonic()
             if info.timeout_s is not None:
-                self._returned.add(task)
+                del self._due[me]
                 line.lift_limit()
             if self._memo is not None and info.cache_s:
                 self._check_memory()
@@ -388,6 +402,7 @@ class Runner:
             size_bytes = self._values.keep(task, value, leaves=self._state.leaves(task))
         except BaseException as error:
             section.close()
+            self._due.pop(me, None)
             self._forget_measurement(measured)
             if isinstance(error, Interrupted) and not isinstance(error, TimeIsUp):
                 if task in self._abandoned:
@@ -399,9 +414,9 @@ class Runner:
             self._measure(task, measured, duration_s, time.monotonic() - ended_s)
         return m.TaskFinished(task, size_bytes, duration_s)
 
-    def _check_abandoned(self, task: int) -> None:
-        """Stop a task that was abandoned before it could be interrupted."""
-        if task in self._abandoned:
+    def _check_wanted(self, task: int) -> None:
+        """Stop a task that was to be stopped before it could be interrupted."""
+        if task in self._abandoned or self._over is not None:
             raise Interrupted
 
     def _raised(self, run: m.Run, error: BaseException) -> m.TaskRaised:
@@ -441,7 +456,8 @@ class Runner:
             leaves=output_bytes > self._view.inline_bytes,
         )
 
-    def _call(self, task: int, measured: Measurement | None) -> Any:
+    def _load(self, task: int, measured: Measurement | None) -> Callable[..., Any]:
+        """The user's function, with all that it imports when it is loaded."""
         if self._faults is not None:
             self._faults.reach("task-begun")
         values = self._values
@@ -449,6 +465,10 @@ class Runner:
         function = self._program.function(task, values.constant_data)
         if measured:
             measured.loaded(time.monotonic() - values.waited_s - began_s)  # a large function comes as a constant
+        return function
+
+    def _call(self, task: int, function: Callable[..., Any]) -> Any:
+        values = self._values
         args, kwargs = self._program.arguments(task, values.output, values.constant)
         if self._memo is not None and self._view.graph.info(task).cache_s:
             recalled = self._memo.find(task, self._view.graph.function_of[task], function, args, kwargs)
@@ -740,13 +760,15 @@ class Runner:
 
     def _end_overdue(self, now_s: float) -> None:
         """End the run for a task that does not let itself be interrupted; the client has the worker stopped then."""
-        for began_s, run, *_ in list(self._working.values()):
-            if run.task in self._returned or run.task in self._abandoned:
+        for thread_id, due_s in list(self._due.items()):
+            working = self._working.get(thread_id)
+            if working is None or now_s <= due_s or working[1].task in self._abandoned:
                 continue
-            timeout_s = self._view.graph.info(run.task).timeout_s
-            if timeout_s is not None and now_s - began_s > timeout_s + _OVERDUE_S:
-                late = TaskTimeout(deaf(timeout_s))
-                self._give_up(self._failure(run, late))
+            _, run, _, line = working
+            if is_importing(thread_id):  # at whose end it is interrupted
+                line.lift_limit()
+            elif now_s > due_s + _OVERDUE_S:
+                self._give_up(self._failure(run, TaskTimeout(deaf(self._view.graph.info(run.task).timeout_s or 0.0))))
                 self._tell(m.StopRequested())
                 return
 
