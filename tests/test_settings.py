@@ -155,5 +155,5 @@ def test_missing_limits_are_told_once_and_briefly(caplog: pytest.LogCaptureFixtu
     (message,) = caplog.messages
     assert message == (
         "the embedded platform cannot limit its workers' CPU (Permission denied); "
-        "Embedded(enforce_limits=False) accepts that silently"
+        "Embedded(enforce_limits=False) limits nothing, silently"
     )
