@@ -53,6 +53,12 @@ def test_names_that_are_asked_for_an_attribute_only_are_not_bare() -> None:
     assert found.bare.isdisjoint({"asked", "part", "own", "text", "x"})
 
 
+def test_names_of_which_all_attributes_are_asked_for_are_bare() -> None:
+    assert "asked" in uses_of("def f(x): return asked.__dict__[x]").bare
+    assert "asked" in uses_of("def f(x): return asked.__getattribute__(x)").bare
+    assert "asked" not in uses_of("def f(): return asked.__version__").bare
+
+
 def test_a_function_may_use_globals_that_it_does_not_name() -> None:
     assert uses_of("def f(x): return eval(x)").whole_namespace
     assert uses_of("def f(x): return [globals() for _ in x]").whole_namespace

@@ -1,5 +1,6 @@
 """Hashes of values and functions: the same for what is equal, others for what is not."""
 
+import copy
 import functools
 import os
 import pickle
@@ -19,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from augury import task
+from augury.dag import digest
 from augury.dag.digest import value_digest
 from augury.errors import SerializationError
 
@@ -89,6 +91,13 @@ TEXT = """
     )
     made._value_ = value
     return made
+"""
+STRUCT = """
+from msgspec import Struct, field
+from msgspec.json import encode
+class S(Struct, rename=None, eq=True):
+    a: int = 1
+    b: object = field(default_factory=list)
 """
 MISSING = """
 class Missing:
@@ -206,12 +215,22 @@ class TestFunctions:
             ("from typing import *\nclass I: k = 1\ndef f(x: List['I']): pass", "k = 1", "k = 2"),
             ("import sys\nK = 1\ndef f(n): return getattr(sys.modules[__name__], n)", "K = 1", "K = 2"),
             ("K = 1\ndef g(): pass\ndef f(n): return g.__globals__[n]", "K = 1", "K = 2"),
+            ("import sys\nK = 1\ndef f(n): return sys._getframe().f_globals[n]", "K = 1", "K = 2"),
+            (STRUCT + "def f(): return S().a", "a: int = 1", "a: int = 2"),
+            (STRUCT + "def f(): return S().b", "default_factory=list", "default_factory=dict"),
+            (STRUCT + "def f(): return encode(S())", "rename=None", "rename='upper'"),
+            (STRUCT + "def f(): return S() == S()", "eq=True", "eq=False"),
+            ("def g(): pass\ng.__name__ = 'a'\ndef f(): return g.__name__", "'a'", "'b'"),
+            ("class C: pass\nC.__name__ = 'a'\ndef f(): return C.__name__", "'a'", "'b'"),
+            ("import typing\nT = typing.TypeVar('T', covariant=True)\ndef f(): return T", "covariant", "contravariant"),
         ],
         ids=[
             *("bound method", "method of super()", "function as a method", "C method", "C method of a type"),
             *("C class method", "attribute of a member", "late attribute of a member", "what a member is"),
             *("class of what names itself", "state of what names itself", "registered class"),
-            *("text annotation", "text in an annotation", "sys.modules", "__globals__"),
+            *("text annotation", "text in an annotation", "sys.modules", "__globals__", "f_globals"),
+            *("default of a struct", "what makes a default", "names in bytes", "what a struct can do"),
+            *("late name of a function", "late name of a class", "type variable"),
         ],
     )
     def test_a_name_is_not_enough(self, source: str, old: str, new: str) -> None:
@@ -368,6 +387,42 @@ class TestValues:
         for _ in range(6):
             nested = [nested] * 1000  # 10**18 times, if it were looked at each time
         assert value_digest(nested) == value_digest(nested)
+
+    @pytest.mark.parametrize(
+        "join",
+        [
+            lambda part: Pair(part, part),
+            lambda part: [part, (part,)],
+            lambda part: frozenset({part, (part, 1)}),
+            lambda part: functools.partial(max, part, part),
+        ],
+        ids=["objects", "lists", "sets", "partials"],
+    )
+    def test_parts_that_are_met_ever_so_often_are_looked_at_once(
+        self, join: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(digest, "_MOST_PARTS", 1000)
+
+        def grown(last: int) -> Any:
+            part: Any = (last,)
+            for _ in range(40):  # 2**40 times, if it were looked at wherever it is met
+                part = join(part)
+            return part
+
+        assert value_digest(grown(1)) == value_digest(grown(1)) != value_digest(grown(2))
+
+    def test_identities_do_not_matter_in_large_values_either(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(digest, "_MOST_PARTS", 1000)
+
+        def pairs(*, one: bool) -> list[Any]:
+            pair = Pair([1], {2: "x"})
+            lists = [[pair if one else Pair([1], {2: "x"}) for _ in range(90)] for _ in range(9)]
+            return [lists, {"a": lists if one else copy.deepcopy(lists)}]
+
+        assert value_digest(pairs(one=True)) == value_digest(pairs(one=False))
+        other = pairs(one=True)
+        other[0][8][89].right[2] = "y"
+        assert value_digest(pairs(one=True)) != value_digest(other)
 
     def test_whether_an_array_may_be_changed_does_not_matter(self) -> None:
         array = np.arange(12.0).reshape(3, 4)

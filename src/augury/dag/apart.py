@@ -23,6 +23,8 @@ from types import (
 )
 from typing import Any, NewType, ParamSpec, TypeVar, TypeVarTuple
 
+import msgspec
+
 from augury.errors import SerializationError
 
 _DESCRIPTORS = (
@@ -53,9 +55,28 @@ def more_of_class(cls: type) -> Iterator[Any]:
     if issubclass(cls, Enum):
         for member in cls.__members__.values():
             yield member.name, _content(member), vars(member)
+    if isinstance(cls, type(msgspec.Struct)):
+        yield from _fields(cls)
+    elif _keeps_more(type(cls), type):
+        raise SerializationError(f"its metaclass {type(cls).__qualname__} keeps what cannot be seen, in C")
     if isinstance(cls, abc.ABCMeta):
         registered = getattr(abc, "_get_dump")(cls)[0]  # noqa: B009 - nothing else tells who is registered
         yield {found for reference in registered if (found := reference()) is not None}
+
+
+def _keeps_more(kind: type, base: type) -> bool:
+    """Whether objects of a class have room, in C, that those of its base have not."""
+    return kind.__basicsize__ > base.__basicsize__
+
+
+def _fields(struct: type[msgspec.Struct]) -> Iterator[Any]:
+    """What a class knows of its fields."""
+    yield from (struct.__struct_fields__, struct.__struct_encode_fields__)
+    for default in struct.__struct_defaults__:
+        is_made = type(default).__module__ == "msgspec._core" and hasattr(default, "factory")
+        yield ("made by", default.factory) if is_made else default
+    config = struct.__struct_config__
+    yield {name: getattr(config, name) for name in dir(config) if not name.startswith("_")}
 
 
 def _content(member: Any) -> Any:
@@ -96,7 +117,10 @@ _PARTS: dict[type, Callable[[Any], Any]] = {
     MethodWrapperType: lambda method: (method.__objclass__, method.__name__, method.__self__),
     NewType: lambda new: (new.__name__, new.__supertype__),
     ParamSpec: lambda variable: (variable.__name__, variable.__bound__),
-    TypeVar: lambda variable: (variable.__name__, variable.__bound__, variable.__constraints__),
+    TypeVar: lambda variable: (
+        *(variable.__name__, variable.__bound__, variable.__constraints__),
+        *(variable.__covariant__, variable.__contravariant__),
+    ),
     TypeVarTuple: lambda variable: (variable.__name__,),
     classmethod: lambda method: (method.__func__, vars(method)),
     functools.cached_property: lambda made: (made.func, made.attrname),

@@ -12,8 +12,9 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _BY_NAME = frozenset(dis.hasname)
 _IMPORTERS = frozenset({"import_module", "__import__", "resolve_name", "run_module", "modules"})
 _NAMESPACE = frozenset({"globals", "eval", "exec"})
-_NAMESPACE_OF = frozenset({"modules", "__globals__"})
-"""Attributes through which any global can be had: those of `sys`, and of functions."""
+_ALL_ATTRIBUTES = frozenset({"__dict__", "__getattribute__", "__getattr__", "__dir__", "__reduce_ex__"})
+_NAMESPACE_OF = frozenset({"modules", "__globals__", "f_globals"})
+"""Attributes through which any global can be had: those of `sys`, of functions, and of frames."""
 
 
 class Import(NamedTuple):
@@ -75,7 +76,7 @@ def uses_in(code: CodeType) -> Uses:
         steps = [step for step in dis.get_instructions(each) if step.opname != "EXTENDED_ARG"]
         imports += [_import(steps, place) for place, step in enumerate(steps) if step.opname == "IMPORT_NAME"]
         for step, after in itertools.pairwise(steps):
-            if _loads_name(step) and after.opname not in _ATTRIBUTES:
+            if _loads_name(step) and not _takes_attribute(after):
                 bare.add(step.argval)
                 whole |= step.argval in _NAMESPACE and step.opname not in _ATTRIBUTES
         whole |= not _NAMESPACE_OF.isdisjoint(each.co_names)
@@ -96,6 +97,11 @@ def _nested(code: CodeType) -> list[CodeType]:
 def _loads_name(step: dis.Instruction) -> bool:
     """Whether a step takes a global or an attribute, rather than a local variable or a constant."""
     return step.opname.startswith("LOAD_") and step.opcode in _BY_NAME
+
+
+def _takes_attribute(step: dis.Instruction) -> bool:
+    """Whether a step takes one attribute, and not one that leads to all of them."""
+    return step.opname in _ATTRIBUTES and step.argval not in _ALL_ATTRIBUTES
 
 
 def is_dotted(text: str) -> bool:

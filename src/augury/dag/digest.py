@@ -19,6 +19,10 @@ parts follow after the value, in the order of the numbers, each once.
     #0  f           code of f, g = #1, K = 5
     #1  g           code of g, f = #0    def g(x): return f(x - 1) if x else 0
 
+A value whose parts are met often, such as a graph of objects that share others, would grow without end if each of them
+were looked at wherever it is met. So if there are very many, counted that way, the hash begins anew, and each part
+that holds others is looked at once and stands for its hash.
+
 What cannot be pickled has no hash. What is pickled in another way each time has another one each time: such a call
 is never found again, and that is all.
 """
@@ -45,6 +49,8 @@ _DIGEST_BYTES = 20
 _ATOMS = frozenset({int, float, complex, bool, type(None)})
 _SIZED = frozenset({str, bytes, list, tuple, dict})
 _MANY = 1000
+_MOST_PARTS = 2_000_000
+"""How many parts of a value are looked at wherever they are met."""
 _SORTED = frozenset({int, str, bytes})
 _HEAP_TYPE = 1 << 9
 _MADE_BY_PYTHON = frozenset(
@@ -65,7 +71,14 @@ def value_digest(value: Any) -> bytes:
     Raises:
         SerializationError: Code that it leads to has something about it that has no hash.
     """
-    return _Walk().digest(value)
+    try:
+        return _Walk(once=False).digest(value)
+    except _TooManyParts:
+        return _Walk(once=True).digest(value)
+
+
+class _TooManyParts(Exception):
+    """A value is too large to look at all of its parts wherever they are met."""
 
 
 class _Import(NamedTuple):
@@ -78,9 +91,17 @@ class _Walk:
     """One hash in the making.
 
     Always true: `_met` holds each piece of code that `number` was asked for, at its number, and each import once.
+
+    Args:
+        once: Whether each part that holds others is looked at once; else `_TooManyParts` is raised if there are many.
+        by_name: Whether names are enough of the code that is met; nothing follows then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, once: bool, by_name: bool = False) -> None:
+        self.once = once
+        self.by_name = by_name
+        self._parts = 0
+        self._names = self if by_name else _Walk(once=once, by_name=True)
         self._hash = sha256(_PYTHON)
         self._numbers: dict[int, int] = {}
         self._met: list[Any] = []
@@ -95,6 +116,8 @@ class _Walk:
         for met in self._met:  # grows on the way
             try:
                 self._add(_parts_of(met, self))
+            except _TooManyParts:
+                raise
             except Exception as error:
                 raise SerializationError(f"{_label(met)} has no hash: {error}") from error
         if self._packages:
@@ -135,17 +158,32 @@ class _Walk:
             self._name_themselves[kind] = special and not _is_known_by_name(kind)
         return self._name_themselves[kind]
 
-    def shared(self, large: Any) -> bytes:
-        """The hash of a large part of a value, which is looked at once however often it is met."""
-        if id(large) not in self._shared:
-            self._shared[id(large)] = (large, _hash_of(_pickled(large, self)))
-        return self._shared[id(large)][1]
+    def shared(self, part: Any) -> bytes:
+        """The hash of a part of a value, which is looked at once however often it is met."""
+        if id(part) not in self._shared:
+            self._shared[id(part)] = (part, _hash_of(_pickled(part, self)))
+        return self._shared[id(part)][1]
+
+    def in_order(self, members: Any) -> list[Any]:
+        """The members of a set; where only what code does tells them apart, in any order."""
+        kinds = set(map(type, members))
+        return sorted(members) if len(kinds) == 1 and kinds <= _SORTED else sorted(members, key=self._sort_key)
+
+    def count_part(self) -> None:
+        """Another part of the value is looked at."""
+        self._parts += 1
+        if self._parts > _MOST_PARTS and not self.once:
+            raise _TooManyParts
+
+    def _sort_key(self, member: Any) -> bytes:
+        names = self._names
+        return names.shared(member) if self.once else b"".join(_pickled(member, names))
 
     def _add(self, value: Any) -> None:
         self._hash.update(_hash_of(_pickled(value, self)))
 
 
-def _pickled(value: Any, walk: _Walk | None) -> list[memoryview]:
+def _pickled(value: Any, walk: _Walk) -> list[memoryview]:
     stream = io.BytesIO()
     buffers: list[pickle.PickleBuffer] = []
     pickler = _ValuePickler(value, stream, buffers, walk)
@@ -169,10 +207,10 @@ class _ValuePickler(pickle.Pickler):
         value: What is pickled.
         stream: Where to.
         buffers: Where large data goes.
-        walk: What goes on with the code that is met; None: names are enough.
+        walk: What goes on with the code that is met.
     """
 
-    def __init__(self, value: Any, stream: io.BytesIO, buffers: list[pickle.PickleBuffer], walk: _Walk | None) -> None:
+    def __init__(self, value: Any, stream: io.BytesIO, buffers: list[pickle.PickleBuffer], walk: _Walk) -> None:
         super().__init__(stream, protocol=5, buffer_callback=buffers.append)
         self._value = value
         self._walk = walk
@@ -181,15 +219,15 @@ class _ValuePickler(pickle.Pickler):
         kind = type(obj)
         if kind in _ATOMS:
             return None
+        if obj is not self._value and self._stands_for_hash(obj, kind):
+            return "part", self._walk.shared(obj)
         if kind in _SIZED:
-            if len(obj) < _MANY or self._walk is None or obj is self._value:
-                return None
-            return "large", self._walk.shared(obj)
+            return None
         if kind is set or kind is frozenset:
-            return kind.__name__, _in_order(obj)
-        if kind is FunctionType or kind is ModuleType or issubclass(kind, type):
+            return kind.__name__, self._walk.in_order(obj)
+        if _is_code(kind):
             return self._code(obj)
-        if kind is BuiltinFunctionType and self._walk is not None:
+        if kind is BuiltinFunctionType and not self._walk.by_name:
             self._walk.note_module(obj.__module__)
         parts = taken_apart(obj)
         if parts is not None:
@@ -198,16 +236,24 @@ class _ValuePickler(pickle.Pickler):
             return "array", obj.dtype, obj.shape, obj.flags.fnc, _array_digest(obj)
         return self._named(obj, kind)
 
+    def _stands_for_hash(self, obj: Any, kind: type) -> bool:
+        if kind in _SIZED and len(obj) >= _MANY and not self._walk.by_name:
+            return True
+        if kind is str or kind is bytes or _is_code(kind):
+            return False
+        self._walk.count_part()
+        return self._walk.once
+
     def _named(self, obj: Any, kind: type) -> tuple[Any, ...] | None:
         """What stands for an object that is pickled by the name of a global variable, if the user may change it."""
-        if self._walk is None or not self._walk.may_name_itself(kind):
+        if self._walk.by_name or not self._walk.may_name_itself(kind):
             return None
         name = obj.__reduce_ex__(5)
         return ("named", kind, name, obj.__getstate__()) if isinstance(name, str) else None
 
     def _code(self, code: Any) -> tuple[Any, ...]:
         name = (module_name(code),) if isinstance(code, ModuleType) else (code.__module__, code.__qualname__)
-        if self._walk is None:
+        if self._walk.by_name:
             return "code", *name
         self._walk.note_module(name[0])
         # The user's implementations may be registered with a function of somebody else's.
@@ -215,14 +261,8 @@ class _ValuePickler(pickle.Pickler):
         return ("code", *name) if by_name else ("code", self._walk.number(code))
 
 
-def _in_order(members: Any) -> list[Any]:
-    """The members of a set; where only what code does tells them apart, in any order."""
-    kinds = set(map(type, members))
-    return sorted(members) if len(kinds) == 1 and kinds <= _SORTED else sorted(members, key=_sort_key)
-
-
-def _sort_key(member: Any) -> bytes:
-    return b"".join(_pickled(member, None))
+def _is_code(kind: type) -> bool:
+    return kind is FunctionType or kind is ModuleType or issubclass(kind, type)
 
 
 def _is_known_by_name(code: Any) -> bool:
@@ -254,7 +294,8 @@ def _class_parts(cls: type) -> tuple[Any, ...]:
     namespace = _namespace(vars(cls))
     home = sys.modules.get(cls.__module__)
     told = names_in_annotations(vars(cls).get("__annotations__"), vars(home) if home else {})
-    return "class", cls.__module__, cls.__qualname__, type(cls), cls.__bases__, namespace, told, *more_of_class(cls)
+    names = (cls.__module__, cls.__qualname__, cls.__name__)
+    return "class", *names, type(cls), cls.__bases__, namespace, told, *more_of_class(cls)
 
 
 def _label(code: Any) -> str:
@@ -282,7 +323,7 @@ def _first(item: tuple[str, Any]) -> str:
 
 
 def _function_parts(fn: FunctionType, walk: _Walk) -> tuple[Any, ...]:
-    name = ("function", fn.__module__, fn.__qualname__)
+    name = ("function", fn.__module__, fn.__qualname__, fn.__name__)
     if is_dispatching(fn):
         return *name, list(vars(fn)["registry"].items())
     held = [contents(cell) for cell in fn.__closure__ or ()]
