@@ -145,7 +145,9 @@ def endings() -> st.SearchStrategy[Call]:
             Call("cancel", (), lambda side: side.run.fail(Status.CANCELLED, b"")),
             Call("prune", (), lambda side: side.run.prune()),
             Call("follow", (), lambda side: side.run.follow()),
-            Call("unfollow", (), lambda side: side.run.unfollow()),
+            Call("leave for others", (), lambda side: side.run.unfollow(creator=False, keep=True)),
+            Call("unfollow", (), lambda side: side.run.unfollow(creator=False)),
+            Call("unfollow by its creator", (), lambda side: side.run.unfollow()),
             Call("remove", (), lambda side: side.run.remove()),
         ]
     )

@@ -537,11 +537,32 @@ class TestFollowers:
     def test_a_run_is_there_until_the_last_has_done(self, run: Coordination) -> None:
         assert run.follow()
         assert run.follow()
+        assert not run.unfollow(creator=False)
         assert not run.unfollow()
-        assert not run.unfollow()
+        assert not run.unfollow()  # the creator counts once
         assert run.status() is Status.RUNNING
-        assert run.unfollow()
+        assert run.unfollow(creator=False)
         assert run.status() is Status.GONE
+
+    def test_a_run_that_is_left_for_others_is_there_until_one_of_them_has_done(self, run: Coordination) -> None:
+        assert not run.unfollow(keep=True)
+        assert run.status() is Status.RUNNING
+        for keep in (True, False):
+            assert run.follow()
+            assert run.unfollow(creator=False, keep=keep) is not keep
+        assert run.status() is Status.GONE
+
+    def test_what_somebody_has_had_is_kept_for_nobody(self, run: Coordination) -> None:
+        assert run.follow()
+        assert not run.unfollow(creator=False)
+        assert run.unfollow(keep=True)
+        assert run.status() is Status.GONE
+
+    def test_a_client_that_never_followed_takes_nobody_elses_place(self, run: Coordination) -> None:
+        assert not run.unfollow(creator=False)
+        assert run.follow()
+        assert not run.unfollow()
+        assert run.unfollow(creator=False)
 
     def test_a_run_that_is_gone_cannot_be_followed(self, run: Coordination) -> None:
         run.remove()

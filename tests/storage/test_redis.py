@@ -190,7 +190,7 @@ class TestLostReplies:
         lose_next_reply()
         assert run.follow()
         lose_next_reply()
-        assert not run.unfollow()
+        assert not run.unfollow(creator=False)
         lose_next_reply()
         assert run.unfollow()
 

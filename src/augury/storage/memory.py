@@ -184,15 +184,13 @@ class MemoryCoordination:
                 run.followers += 1
             return run is not None
 
-    def unfollow(self) -> bool:
-        """A client that follows the run needs it no more; True, and the run is removed, if nobody does."""
+    def unfollow(self, *, creator: bool = True, keep: bool = False) -> bool:
+        """A client follows the run no more; True, and the run is removed, if nobody needs it."""
         with self._changing() as run:
-            if run is not None:
-                run.followers -= 1
-            followed = run is not None and run.followers > 0
-        if not followed:
+            needed = run is not None and run.unfollow(creator=creator, keep=keep)
+        if not needed:
             self.remove()
-        return not followed
+        return not needed
 
     def remove(self) -> None:
         """Delete the run. It is GONE from now on, and every subscriber is told."""

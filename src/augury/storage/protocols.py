@@ -610,10 +610,14 @@ class Coordination(Protocol):
         """One more client follows the run, besides the one that created it; False if it is gone."""
         ...
 
-    def unfollow(self) -> bool:
-        """A client that follows the run needs it no more. True if nobody does: as after `remove`.
+    def unfollow(self, *, creator: bool = True, keep: bool = False) -> bool:
+        """A client follows the run no more. True if nobody needs it: as after `remove`.
 
         A client that vanishes follows it for ever: the run is then there for others until it expires.
+
+        Args:
+            creator: It is the one that created the run, which counts once, however often that is told of it.
+            keep: It has not got what the run is there for. That stays, even if nobody follows, until somebody has it.
         """
         ...
 

@@ -267,9 +267,9 @@ class RedisCoordination:
         """One more client follows the run; False if it is gone."""
         return bool(self._once("follow", [], []))
 
-    def unfollow(self) -> bool:
-        """A client that follows the run needs it no more; True, and the run is removed, if nobody does."""
-        return bool(self._once("unfollow", [], []))
+    def unfollow(self, *, creator: bool = True, keep: bool = False) -> bool:
+        """A client follows the run no more; True, and the run is removed, if nobody needs it."""
+        return bool(self._once("unfollow", [], [int(creator), int(keep)]))
 
     def remove(self) -> None:
         """Delete every key of the run but its objects. The run is GONE from now on."""

@@ -73,7 +73,9 @@ class RunState:
         self.sinks_left = len(self.sinks)
         self.ran = 0
         self.invocations = 0
-        self.followers = 1
+        self.followed_by_creator = True
+        self.followers = 0
+        self.is_taken = False
         self.done: set[int] = set()
         self.counts: Counter[int] = Counter()
         self.outputs: dict[int, Stored] = {}
@@ -92,6 +94,15 @@ class RunState:
         self._hear_client()
         self.inboxes: defaultdict[str, list[Event]] = defaultdict(list)
         self.fresh: set[str] = set()
+
+    def unfollow(self, *, creator: bool, keep: bool) -> bool:
+        """A client follows the run no more; whether the run is still needed."""
+        self.is_taken |= not keep
+        if creator:
+            self.followed_by_creator = False
+        else:
+            self.followers = max(0, self.followers - 1)
+        return self.followed_by_creator or self.followers > 0 or not self.is_taken
 
     def append(self, inbox: str, event: Event) -> None:
         """Put an event into an inbox."""

@@ -197,10 +197,10 @@ class EmulatedCoordination:
         self._delay()
         return self._coordination.follow()
 
-    def unfollow(self) -> bool:
+    def unfollow(self, *, creator: bool = True, keep: bool = False) -> bool:
         """See `Coordination.unfollow`."""
         self._delay()
-        return self._coordination.unfollow()
+        return self._coordination.unfollow(creator=creator, keep=keep)
 
     def remove(self) -> None:
         """See `Coordination.remove`."""

@@ -92,9 +92,9 @@ local function answer(reply, ...)
   return reply
 end
 
--- Clients that follow the run; the one that created it is the first.
+-- Clients that follow the run besides the one that created it.
 local function followers()
-  return tonumber(call('HGET', META, 'followers') or 1)
+  return tonumber(call('HGET', META, 'followers') or 0)
 end
 
 local function remove_all()

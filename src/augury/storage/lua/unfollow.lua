@@ -1,4 +1,5 @@
--- A client that follows the run needs it no more. Returns 1 if nobody does: every key but its objects is deleted.
+-- A client follows the run no more. ARGV[3]: 1 if it is the one that created it. ARGV[4]: 1 if it has not got what the run is
+-- there for, which somebody must before it goes. Returns 1 if nobody needs the run: every key but its objects is deleted.
 if not status then
   return 1
 end
@@ -6,8 +7,17 @@ local earlier = answered()
 if earlier then
   return earlier
 end
-if followers() > 1 then
-  return answer(0, 'followers', followers() - 1)
+local creator, others, taken = call('HGET', META, 'creator') or '1', followers(), call('HGET', META, 'taken') or '0'
+if ARGV[3] == '1' then
+  creator = '0'
+else
+  others = math.max(0, others - 1)
+end
+if ARGV[4] ~= '1' then
+  taken = '1'
+end
+if taken == '0' or creator == '1' or others > 0 then
+  return answer(0, 'creator', creator, 'followers', others, 'taken', taken)
 end
 remove_all()
 return 1
