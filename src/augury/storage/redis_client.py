@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import resources
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import hiredis
@@ -58,10 +59,18 @@ class Script(NamedTuple):
 
 
 @cache
-def load_script(name: str) -> Script:
-    """A script of the folder `lua`, with what all of them share in front."""
+def load_scripts() -> Mapping[str, Script]:
+    """The scripts of the folder `lua` by name, with what all of them share in front.
+
+    All at once: a process that is out of descriptors can still carry on with what it has begun.
+    """
     folder = resources.files("augury.storage") / "lua"
-    text = "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in ("common", name))
+    texts = {PurePath(file.name).stem: file.read_text(encoding="utf-8") for file in folder.iterdir()}
+    common = texts.pop("common")
+    return {name: _script(f"{common}\n{text}") for name, text in texts.items()}
+
+
+def _script(text: str) -> Script:
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -172,7 +181,7 @@ class RedisClient:
 
     def script(self, name: str, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
         """Run a script of the folder `lua` in one round trip."""
-        script = load_script(name)
+        script = load_scripts()[name]
         with suppress(_UnknownScript):
             return self.command("EVALSHA", script.sha, len(keys), *keys, *arguments)
         # Redis is new, or has forgotten; it remembers what EVAL sends.
