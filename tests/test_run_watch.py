@@ -245,13 +245,28 @@ def test_a_run_whose_workers_nobody_can_start_again_ends_with_what_the_gateway_s
     assert run.coordination.status() is Status.GONE  # the run is tidied up, though nobody frees slots
 
 
+def test_who_waits_learns_that_there_is_no_hope_though_storage_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = workflow()
+    run = Played(plan_of(flow), flow, care=Care(lease_s=0.2, patience_s=0.1))
+
+    def be_away(*_: object) -> None:
+        raise StorageError("Redis takes no more connections")
+
+    run.start()
+    monkeypatch.setattr(run.watch._coordination, "fail", be_away)
+    run.stage.gone = True
+    with pytest.raises(GatewayError, match="nobody is there"):
+        run.watch.value.result(PATIENCE_S)
+    run.watch.settled.result(PATIENCE_S)
+
+
 def test_what_a_storage_that_is_away_costs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     run, back, asked = played(), threading.Event(), threading.Event()
 
     def be_away(*_: object) -> None:
         raise StorageError("Redis is away")
 
-    def answer_late() -> bool:
+    def answer_late(**_: bool) -> bool:
         asked.set()
         back.wait()
         return False

@@ -14,8 +14,14 @@ from typing import Any
 from augury.errors import AuguryError
 
 
-async def wait_for_value(value: "Future[Any]", cancel: Callable[[], object]) -> Any:
-    """Wait for a value that another thread provides; whoever is cancelled here cancels the run."""
+async def wait_for_value(value: "Future[Any]", *, cancel: Callable[[], object], take: Callable[[], None]) -> Any:
+    """Wait for a value that another thread provides; whoever is cancelled here cancels the run.
+
+    Args:
+        value: Will hold it.
+        cancel: Ends the run; may block.
+        take: Says that the user has the value; may block.
+    """
     try:
         return await asyncio.wrap_future(value)
     except asyncio.CancelledError:
@@ -23,10 +29,13 @@ async def wait_for_value(value: "Future[Any]", cancel: Callable[[], object]) -> 
             with suppress(AuguryError):
                 await asyncio.to_thread(cancel)
         raise
+    finally:
+        if value.done():
+            await asyncio.to_thread(take)
 
 
 async def submit(task: Any) -> Any:
-    """Start the workflow behind a task and wait for its value; starting may take a while, too."""
+    """Start the workflow behind a task and wait for its value, as `.compute()` does; starting may take a while, too."""
     starting = _Starting(task)
     try:
         run = await asyncio.to_thread(starting.start)

@@ -14,6 +14,7 @@ import os
 import secrets
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -33,7 +34,7 @@ from augury.config import (
 from augury.dag.graph import build_workflow
 from augury.dag.refs import tasks_in
 from augury.dag.task import TaskNode
-from augury.errors import DefinitionError, PlanError, PlatformError, RunLost, StorageError
+from augury.errors import DefinitionError, GatewayError, PlanError, PlatformError, RunLost, StorageError
 from augury.invoke.embedded.platform import Embedded
 from augury.invoke.http_gateway import HttpGateway
 from augury.metrics.history.history import History, open_history
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CACHE_VARIABLE = "AUGURY_CACHE_BYTES"
+_CLOSED = "this client is closed; make a new one"
 
 
 class _Defaults:
@@ -173,6 +175,7 @@ class Client:
         self._closed = False
         self._owner = os.getpid()
         self._entered: contextvars.Token[Client | None] | None = None
+        _clients.add(self)
 
     def __repr__(self) -> str:
         return f"<Client of {self._gateway_url or 'the embedded platform'}>"
@@ -224,7 +227,12 @@ class Client:
             care=self._care_on(platform, detach),
             late_factor=self._late_factor,
         )
-        watch.start(chosen)
+        try:
+            watch.start(chosen)
+        except (GatewayError, StorageError) as error:
+            if self._closed:
+                raise PlatformError(_CLOSED) from error
+            raise
         self._unnoted[watch] = chosen
         watch.settled.add_done_callback(lambda _: self._note_end(watch))
         self._remember(watch)
@@ -256,7 +264,7 @@ class Client:
 
     def _remember(self, watch: RunWatch) -> None:
         with self._lock:
-            self._watches = {other for other in self._watches if not other.settled.done()} | {watch}
+            self._watches = {other for other in self._watches if not other.parting.done.done()} | {watch}
 
     def _place_of(self, run_id: str) -> Place:
         place = find_place(run_id)
@@ -420,8 +428,10 @@ class Client:
             watches = list(self._watches)
         try:
             for watch in watches:
-                if not watch.value.done():
-                    (watch.let_go if watch.detached else watch.end)()
+                if watch.detached:
+                    watch.let_go()
+                elif not watch.value.done():
+                    watch.end()
             for watch in watches:
                 watch.join()
         finally:
@@ -461,7 +471,7 @@ class Client:
     def _open(self) -> Platform:
         with self._lock:
             if self._closed:
-                raise PlatformError("this client is closed; make a new one")
+                raise PlatformError(_CLOSED)
             if self._platform is not None and not self._platform.usable:
                 self._platform.close()
                 self._platform = None
@@ -643,6 +653,18 @@ _current: contextvars.ContextVar[Client | None] = contextvars.ContextVar("augury
 _entered: list[Client] = []
 _default: dict[int, Client] = {}
 _default_lock = threading.Lock()
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """In a fork: what another thread of the parent does under a lock, such as starting a platform, goes on there."""
+    global _default_lock  # noqa: PLW0603 - nobody else holds it
+    _default_lock = threading.Lock()
+    for client in _clients:
+        client._lock = threading.Lock()  # noqa: SLF001 - of this module
+
+
+os.register_at_fork(after_in_child=_renew_locks)
 
 
 def current_client() -> Client:

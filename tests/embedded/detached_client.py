@@ -51,6 +51,11 @@ def main() -> None:
             raise RuntimeError("the client's own mistake")
         case "close":
             client.close()
+        case "report":
+            run.report(60)
+        case "report, kill":
+            run.report(60)
+            os.kill(os.getpid(), signal.SIGKILL)
         case "result":
             run.result(60)
             client.close()

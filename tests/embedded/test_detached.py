@@ -17,18 +17,48 @@ import msgspec
 import pytest
 
 import augury
-from augury import Client, Embedded, RunCancelled, RunError, RunLost
+from augury import Client, Embedded, RunCancelled, RunError, RunLost, SerializationError, task
 from augury.config import StorageConfig
+from augury.invoke.embedded.folders import make_folder
+from augury.run.attaching import attach_run
 from augury.run.places import KEPT_S, Place, find_place, note_place, sweep_places
 from augury.storage.opening import open_storage
 from augury.storage.protocols import CLIENT, RunEnded, Status
 from augury.storage.server import RedisServer
+from augury.trust import process_keyring
 from augury.trust.folders import state_folder
-from tests.embedded.gates import Gate, pass_through
+from tests.embedded.gates import Gate, add, pass_gate, pass_through
 
 PATIENCE_S = 60
 ROOT = Path(__file__).parents[2]
 VALUE = {"sum": [40 + 40 + 41]}
+
+
+@task
+def fail_at_gate(folder: str) -> None:
+    pass_gate(folder)
+    raise ValueError("on purpose")
+
+
+class Picky:
+    """Can be loaded where a file is."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return _load_picky, (self.path,)
+
+
+def _load_picky(path: str) -> str:
+    if not Path(path).exists():
+        raise ImportError("something is missing here")
+    return "loaded"
+
+
+@task
+def picky(path: str) -> Any:
+    return Picky(path)
 
 
 class Submitter:
@@ -111,14 +141,29 @@ class TestDetached:
         report = run.report(PATIENCE_S)
         assert (report.name, report.status, report.tasks) == ("detached", "succeeded", 6)
 
-    def test_a_run_that_is_over_is_there_for_all_who_come(
+    @pytest.mark.parametrize("end", ["report", "report, kill"])
+    def test_a_result_that_nobody_asked_for_is_there_though_its_client_saw_the_end(
+        self, submit: Callable[..., Submitter], gate: Gate, client: Client, end: str
+    ) -> None:
+        submitter = submit(end=end)
+        gate.open()
+        submitter.end()
+        assert client.attach(submitter.run_id).result(PATIENCE_S) == VALUE
+        submitter.await_platform_end()
+
+    def test_a_run_that_is_over_is_there_until_somebody_has_its_result(
         self, submit: Callable[..., Submitter], gate: Gate, client: Client
     ) -> None:
         submitter = submit(end="kill")
         submitter.end()
         gate.open()
-        for _ in range(3):
-            assert client.attach(submitter.run_id).result(PATIENCE_S) == VALUE
+        for _ in range(2):
+            with Client(observers=[]) as other:
+                assert other.attach(submitter.run_id).report(PATIENCE_S).status == "succeeded"
+        assert client.attach(submitter.run_id).result(PATIENCE_S) == VALUE
+        submitter.await_platform_end()
+        with pytest.raises(RunLost):
+            client.attach(submitter.run_id)
 
     def test_several_follow_a_run_beside_its_client(
         self, submit: Callable[..., Submitter], gate: Gate, client: Client
@@ -166,6 +211,8 @@ class TestDetached:
         gate.open()
         submitter.await_platform_end()
         assert not submitter.folder.exists()
+        with pytest.raises(RunLost, match="the embedded platform that it ran on has ended"):
+            client.attach(submitter.run_id)
         with pytest.raises(RunLost, match="not known on this machine"):
             client.attach(submitter.run_id)
 
@@ -202,6 +249,126 @@ class TestDetached:
         attached = augury.attach(run.run_id)
         gate.open()
         assert attached.result(PATIENCE_S) == 1
+
+    def test_an_error_that_nobody_asked_for_is_there_for_others(self, gate: Gate) -> None:
+        with Client(platform=Embedded(slots=1), observers=[], history=False) as client:
+            run = client.submit(fail_at_gate(str(gate.folder)))
+            gate.await_arrival()
+            gate.open()
+            run.report(PATIENCE_S)
+        with pytest.raises(ValueError, match="on purpose"):
+            augury.attach(run.run_id).result(PATIENCE_S)
+
+    def test_a_result_that_cannot_be_loaded_here_is_kept(self, tmp_path: Path) -> None:
+        with Client(platform=Embedded(slots=1), observers=[], history=False) as client:
+            run = client.submit(picky(str(tmp_path / "there")))
+            with pytest.raises(SerializationError, match=rf"it is kept.*augury\.attach\('{run.run_id}'\)"):
+                run.result(PATIENCE_S)
+            (tmp_path / "there").touch()
+            assert client.attach(run.run_id).result(PATIENCE_S) == "loaded"
+
+    def test_a_client_that_cannot_reach_storage_leaves_its_run_alone(
+        self, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def be_away(*_: object) -> None:
+            raise augury.StorageError("Redis is away")
+
+        with Client(platform=Embedded(slots=1), observers=[], history=False) as client:
+            run = client.submit(pass_through(1, str(gate.folder)))
+            gate.await_arrival()
+            monkeypatch.setattr(run._watch._coordination, "read", be_away)
+            with pytest.raises(augury.StorageError, match="Redis is away"):
+                run.result(PATIENCE_S)
+            run.report(PATIENCE_S)
+            attached = client.attach(run.run_id)
+            assert attached.status == "running"
+            gate.open()
+            assert attached.result(PATIENCE_S) == 1
+            attached.report(PATIENCE_S)
+        assert "stays for runs" not in caplog.text
+
+    def test_a_platform_whose_runs_are_all_fetched_ends_with_its_client(
+        self, gate: Gate, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with Client(platform=Embedded(slots=1), observers=[], history=False) as client:
+            run = client.submit(pass_through(1, str(gate.folder)))
+            gate.await_arrival()
+            attached = augury.attach(run.run_id)
+            gate.open()
+            assert attached.result(PATIENCE_S) == 1
+            run.report(PATIENCE_S)
+        assert "stays for runs" not in caplog.text
+
+    def test_a_platform_that_is_held_up_has_not_lost_its_runs(
+        self, submit: Callable[..., Submitter], gate: Gate, client: Client
+    ) -> None:
+        submitter = submit(end="kill")
+        submitter.end()
+        gate.open()
+        place = find_place(submitter.run_id)
+        assert place is not None
+        hidden = Path(place.redis.removeprefix("unix://"))
+        moved = hidden.rename(hidden.with_suffix(".moved"))
+        with Client(observers=[], patience_s=0.1) as other, pytest.raises(augury.StorageError):
+            other.attach(submitter.run_id)
+        moved.rename(hidden)
+        assert client.attach(submitter.run_id).result(PATIENCE_S) == VALUE
+
+    def test_a_run_that_nobody_could_find_ends_with_its_client(
+        self, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("AUGURY_STATE_DIR", str(tmp_path / "file" / "state"))
+        client = Client(platform=Embedded(slots=1), observers=[], history=False)
+        run = client.submit(pass_through(1, str(gate.folder)))
+        gate.await_arrival()
+        client.close()
+        assert "ends with this client, since no other process could find it" in caplog.text
+        assert "stays for runs" not in caplog.text
+        with pytest.raises(RunCancelled):
+            run.result(PATIENCE_S)
+
+
+class TestForks:
+    def test_a_fork_is_told_that_it_cannot_wait_for_a_run(self, gate: Gate) -> None:
+        with Client(platform=Embedded(slots=1), observers=[], history=False) as client:
+            run = client.submit(pass_through(1, str(gate.folder)))
+            gate.await_arrival()
+            told = said_in_fork(lambda: run.result(PATIENCE_S))
+            gate.open()
+            assert run.result(PATIENCE_S) == 1
+            assert "RunError" in told
+            assert f"augury.attach('{run.run_id}')" in told
+            assert said_in_fork(lambda: run.result(PATIENCE_S)) == "1"
+
+    def test_a_fork_can_use_a_client_whose_platform_another_thread_is_starting(self) -> None:
+        with (
+            Client(platform=Embedded(slots=1), observers=[], history=False) as client,
+            client._lock,  # as long as a platform starts
+        ):
+            told = said_in_fork(lambda: client.compute(add(1, 2)))
+        assert told == "3"
+
+
+def said_in_fork(ask: Callable[[], object]) -> str:
+    """What a fork of this process says of something, or the error that it got."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = str(ask())
+        except BaseException as error:  # noqa: BLE001 - a fork must never go on with the tests
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.close(writing)
+    try:
+        assert select.select([reading], [], [], PATIENCE_S)[0], "the fork says nothing"
+        return os.read(reading, 4096).decode()
+    finally:
+        os.close(reading)
+        os.kill(child, 9)
+        os.waitpid(child, 0)
 
 
 class TestNotDetached:
@@ -346,8 +513,18 @@ class TestPlaces:
         with pytest.raises(augury.StorageError, match="others may write"):
             find_place("a1")
 
-    def test_a_platform_that_died_has_lost_its_runs(self, own_state: Path, client: Client) -> None:
-        note_place(place("a1"))
+    def test_a_platform_that_died_has_lost_its_runs(self, own_state: Path, client: Client, tmp_path: Path) -> None:
+        folder, lock = make_folder(tmp_path)
+        note_place(place("a1", folder=str(folder)))
+        assert find_place("a1") is not None
+        os.close(lock)  # as when all who hold it are killed, and cannot remove the folder
         with pytest.raises(RunLost, match="the embedded platform that it ran on has ended"):
             client.attach("a1")
         assert not (own_state / "a1").exists()
+
+    def test_a_platform_that_dies_meanwhile_has_too(self, own_state: Path, tmp_path: Path) -> None:
+        folder, lock = make_folder(tmp_path)
+        known = place("a1", folder=str(folder), redis=f"unix://{folder}/none")
+        os.close(lock)
+        with pytest.raises(RunLost, match="the embedded platform that it ran on has died"):
+            attach_run(known, process_keyring(), [], None, patience_s=0.1)

@@ -28,7 +28,7 @@ from augury.versions import check_versions
 def attach_run(
     place: Place, keyring: Keyring, observers: Sequence[Observer], history: History | None, patience_s: float
 ) -> tuple[Run[Any], RunWatch]:
-    """A handle on a run that goes on somewhere; what it opened is closed when the run is settled.
+    """A handle on a run that goes on somewhere; what it opened is closed when nothing more is wanted of that.
 
     Args:
         place: Where the run is.
@@ -48,7 +48,7 @@ def attach_run(
     except BaseException:
         platform.close()
         raise
-    watch.settled.add_done_callback(lambda _: platform.close())
+    watch.parting.done.add_done_callback(lambda _: platform.close())
     return Run(run_id=place.run_id, name=spec.name, watch=watch), watch
 
 
@@ -58,10 +58,10 @@ def _checked_spec(place: Place, keyring: Keyring, patience_s: float) -> RunSpec:
         storage.ping()
         spec = storage.coordination(place.run_id).spec()
     except StorageError as error:
-        if not place.owns_storage:
+        if not (place.owns_storage and place.is_over):  # it may be held up, and answer later
             raise
         forget_place(place.run_id)
-        raise RunLost(f"run {place.run_id} is lost: the embedded platform that it ran on has ended") from error
+        raise RunLost(f"run {place.run_id} is lost: the embedded platform that it ran on has died") from error
     finally:
         storage.close()
     if spec is None:

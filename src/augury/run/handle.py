@@ -1,10 +1,13 @@
 """What the user holds of a run."""
 
 import importlib
+import os
+import threading
 from collections.abc import Generator
+from concurrent.futures import Future
 from typing import Any, Generic, NoReturn, TypeVar
 
-from augury.errors import DefinitionError
+from augury.errors import DefinitionError, RunError
 from augury.observation import RunReport
 from augury.plan.plan import Plan
 from augury.run.watch import RunWatch
@@ -26,6 +29,7 @@ class Run(Generic[T_co]):
         self.run_id = run_id
         self.name = name
         self._watch = watch
+        self._owner = os.getpid()
 
     def __repr__(self) -> str:
         return f"<run {self.run_id} of {self.name}>"
@@ -53,6 +57,8 @@ class Run(Generic[T_co]):
     def result(self, timeout: float | None = None) -> T_co:
         """Wait for the value. Ctrl-C meanwhile cancels the run.
 
+        With it, this client has what it wants of the run, which is removed if no other one follows it.
+
         Args:
             timeout: How many seconds to wait at most.
 
@@ -61,8 +67,9 @@ class Run(Generic[T_co]):
             Exception: What a task raised, as it raised it; its cause tells which task, and where.
             RunError: The run ended without a value in another way.
         """
+        self._check_owner(self._watch.value)
         try:
-            value: T_co = self._watch.value.result(timeout)
+            value: T_co = self._watch.value.result(_seconds("result", timeout))
         except KeyboardInterrupt:
             self._watch.end()
             self._watch.join()  # who presses Ctrl-C often leaves at once: the workers must have been stopped by then
@@ -71,6 +78,9 @@ class Run(Generic[T_co]):
             if self._watch.value.done():
                 raise
             raise TimeoutError(f"run {self.name} ({self.run_id}) is not over after {timeout} s; it goes on") from None
+        finally:
+            if self._watch.value.done():
+                self._take()
         return value
 
     def cancel(self) -> bool:
@@ -78,6 +88,7 @@ class Run(Generic[T_co]):
 
         Workers hear of it and stop what they do. Those that do not within a moment are killed; no more are started.
         """
+        self._check_owner(self._watch.value)
         return self._watch.cancel()
 
     def report(self, timeout: float | None = None) -> RunReport:
@@ -86,9 +97,36 @@ class Run(Generic[T_co]):
         Raises:
             TimeoutError: The run is not over yet.
         """
-        return self._watch.settled.result(timeout)
+        self._check_owner(self._watch.settled)
+        try:
+            return self._watch.settled.result(_seconds("report", timeout))
+        except TimeoutError:
+            raise TimeoutError(f"run {self.name} ({self.run_id}) is not over after {timeout} s") from None
 
     def __await__(self) -> Generator[Any, None, T_co]:
+        self._check_owner(self._watch.value)
         awaiting = importlib.import_module("augury.awaiting")
-        value: Generator[Any, None, T_co] = awaiting.wait_for_value(self._watch.value, self.cancel).__await__()
+        waiting = awaiting.wait_for_value(self._watch.value, cancel=self.cancel, take=self._take)
+        value: Generator[Any, None, T_co] = waiting.__await__()
         return value
+
+    def _take(self) -> None:
+        if self._owner == os.getpid():
+            self._watch.parting.take()
+
+    def _check_owner(self, wanted: "Future[Any]") -> None:
+        """In a fork nobody watches the run, and what is waited for would never come."""
+        if self._owner != os.getpid() and not wanted.done():
+            raise RunError(
+                f"run {self.name} ({self.run_id}) belongs to the process that this one was forked from: wait for it "
+                f"there, or follow it here with augury.attach({self.run_id!r})"
+            )
+
+
+def _seconds(method: str, timeout: object) -> float | None:
+    """A time to wait, no longer than can be waited."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not (isinstance(timeout, int | float) and timeout >= 0):
+        raise DefinitionError(f"{method}(timeout=…) must be a number of seconds, at least 0, or None, not {timeout!r}")
+    return min(timeout, threading.TIMEOUT_MAX)

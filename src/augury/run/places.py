@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from augury.errors import RunLost
+from augury.invoke.embedded.folders import is_abandoned
 from augury.trust.folders import check_private, state_folder
 
 KEPT_S: Final = 2 * 24 * 3600.0
@@ -53,7 +54,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_over(self) -> bool:
         """Whether nothing of the run can be there any more."""
-        lost = self.owns_storage and not Path(self.folder).exists()
+        lost = self.owns_storage and is_abandoned(Path(self.folder))
         return lost or not -KEPT_S < time.time() - self.made_s < KEPT_S
 
 
@@ -77,10 +78,10 @@ def note_place(place: Place) -> None:
 
 
 def find_place(run_id: str) -> Place | None:
-    """Where a run is; None if that is not known here, or the run cannot be there any more.
+    """Where a run is; None if that is not known here.
 
     Raises:
-        RunLost: That is not the id of a run.
+        RunLost: That is not the id of a run, or the run cannot be there any more.
         StorageError: The state folder is not the user's own.
     """
     if not _RUN_ID.fullmatch(run_id):
@@ -90,7 +91,13 @@ def find_place(run_id: str) -> Place | None:
     if place is None:
         return None
     check_private(folder, folder.stat())
-    return None if place.is_over else place
+    if place.is_over:
+        forget_place(run_id)
+        raise RunLost(
+            f"run {run_id} is lost: the embedded platform that it ran on has ended, which keeps results for some time "
+            "after its client, Embedded(linger_s=…)"
+        )
+    return place
 
 
 def forget_place(run_id: str) -> None:
@@ -101,8 +108,8 @@ def forget_place(run_id: str) -> None:
 
 def sweep_places() -> None:
     """Remove what tells of runs that cannot be there any more."""
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(_folder()):
+    with contextlib.suppress(OSError), os.scandir(_folder()) as entries:
+        for entry in entries:
             place = _read(Path(entry.path))
             age_s = time.time() - entry.stat(follow_symlinks=False).st_mtime
             # What cannot be read is in the making, or broken.

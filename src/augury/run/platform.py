@@ -1,11 +1,13 @@
 """An open platform, as the runs of a client see it."""
 
 import logging
+import socket
 import time
+from contextlib import suppress
 
 from augury.config import ResultsConfig, public_address
 from augury.dag.graph import Graph
-from augury.errors import PlanError, PlatformError, StorageError
+from augury.errors import AuguryError, PlanError, PlatformError, StorageError
 from augury.invoke.embedded.platform import EmbeddedPlatform
 from augury.invoke.gateway import Gateway, Limits
 from augury.invoke.http_gateway import HttpGateway
@@ -66,15 +68,22 @@ class Platform:
         return self.embedded is None or self.embedded.alive
 
     @property
+    def is_lost(self) -> bool:
+        """Whether its own storage is gone, with all that was in it."""
+        return self.owns_storage and not (self.alive and _listens(self._address.removeprefix("unix://")))
+
+    @property
     def usable(self) -> bool:
         """Whether it can start another run."""
         return self.embedded is None or self.embedded.usable
 
-    def keep(self, run_id: str) -> None:
-        """A run goes on without this client: have the embedded platform stay for it, and others find it."""
+    def keep(self, run_id: str) -> bool:
+        """A run goes on without this client: have the embedded platform stay for it, and others find it.
+
+        False if nobody could find it; then it ends with this client.
+        """
         if self.embedded is None:
-            return
-        self.embedded.kept.add(run_id)
+            return True
         place = Place(
             run_id=run_id,
             redis=self._address,
@@ -88,7 +97,10 @@ class Platform:
         try:
             note_place(place)
         except (OSError, StorageError) as error:
-            _log.warning("other processes will not find run %s: %s", run_id, error)
+            _log.warning("run %s ends with this client, since no other process could find it: %s", run_id, error)
+            return False
+        self.embedded.kept.add(run_id)
+        return True
 
     def release(self, run_id: str) -> None:
         """A run that was kept is removed."""
@@ -127,10 +139,33 @@ class Platform:
 
     def close(self) -> None:
         """Let everything go; the embedded platform ends."""
+        self._forget_removed()
         self.gateway.close()
         self.storage.close()
         if self.embedded is not None:
             self.embedded.close()
+
+    def _forget_removed(self) -> None:
+        """Runs that somebody else has removed need nothing to stay for them."""
+        if self.embedded is None or not self.embedded.kept or not self.owns_storage or self.is_lost:
+            return
+        with suppress(AuguryError):  # what cannot be asked may still be there
+            for run_id in tuple(self.embedded.kept):
+                if self.storage.coordination(run_id).status() is Status.GONE:
+                    self.release(run_id)
+
+
+def _listens(path: str) -> bool:
+    """Whether there is somebody behind a Unix socket, though perhaps too busy, or we too poor, to be heard."""
+    try:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(1.0)
+            asking.connect(path)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def check_limits(graph: Graph, plan: Plan, limits: Limits) -> None:

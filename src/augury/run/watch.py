@@ -38,6 +38,7 @@ from augury.plan.hints import PreWarmHint
 from augury.plan.plan import Plan
 from augury.run.harvest import Harvest
 from augury.run.late import late_after
+from augury.run.parting import Parting
 from augury.run.platform import Platform, check_limits
 from augury.run.reckoning import Account, report_of, time_of_cursor
 from augury.run.upload import client_versions, code_stamp, encode_template, import_folders, user_of_constant
@@ -62,7 +63,7 @@ from augury.storage.protocols import (
     constant_key,
 )
 from augury.storage.signing import sign_spec
-from augury.worker.failure import decode_failure, lost_for_good, platform_failure, to_exception
+from augury.worker.failure import Failure, decode_failure, lost_for_good, platform_failure, to_exception
 from augury.worker.heart import BEATS, see_to_beside
 from augury.worker.restarts import Restarts
 from augury.worker.view import RunView
@@ -93,7 +94,8 @@ class RunWatch:
 
     Attributes:
         value: Will hold the value, or what went wrong.
-        settled: Will hold the report, once the workers have left and the run is removed.
+        settled: Will hold the report, once the workers have left.
+        parting: What becomes of the run when this client needs it no more.
     """
 
     def __init__(
@@ -137,6 +139,8 @@ class RunWatch:
         self._kept_as = kept_as
         self._attached = False
         self._let_go = False
+        self._letting_go = threading.Lock()
+        self._hopeless: Failure | None = None  # what the run must end with, and storage could not be told
         self._care = care
         self._late_factor = late_factor
         self._beat_s = 0.0
@@ -166,6 +170,7 @@ class RunWatch:
         self._thread = threading.Thread(target=self._watch, name=f"augury-run-{run_id}", daemon=True)
         self.value.set_running_or_notify_cancel()
         self.settled.set_running_or_notify_cancel()
+        self.parting = Parting(run_id, platform, self._coordination, self._objects, detached=detached)
 
     # Starting
 
@@ -181,6 +186,9 @@ class RunWatch:
         program, constants = encode(workflow, shared_files=limits.shares_files)
         view = RunView(self._graph, plan, concurrency=limits.concurrency, inline_bytes=INLINE_BYTES)
         claims = view.initial_claims()
+        if self.detached and not self._platform.keep(self._run_id):
+            self.detached = False
+            self.parting.binds()
         spec = RunSpec(
             name=self._name,
             graph=self._graph.encode(),
@@ -208,8 +216,6 @@ class RunWatch:
             planned = [view.planned_claim(worker) for worker in view.tasks_of]
             self._coordination.create(sign_spec(spec, self._seal), self._graph.sinks, claims, planned)
             self._platform.check_storage(self._run_id)
-            if self.detached:
-                self._platform.keep(self._run_id)
             self._submitted_s, self._submitted_at_s = time.monotonic(), time.time()
             self._start_workers(claims)
         except BaseException as error:
@@ -229,7 +235,7 @@ class RunWatch:
 
         def remove() -> None:
             with contextlib.suppress(AuguryError):
-                self._remove()
+                self.parting.part()
 
         if isinstance(error, StorageError) and not isinstance(error, ObjectTooLarge):
             # Storage may be away, and has had all the patience that the user has.
@@ -242,6 +248,7 @@ class RunWatch:
         self._plan = plan
         self._harvest.planner = plan.planner
         self._attached = True
+        self.parting.follows_another()
         self._submitted_at_s = submitted_s
         self._tell(RunStarted(self._run_id, self._name, len(self._graph)))
         self._thread.start()
@@ -308,15 +315,18 @@ class RunWatch:
         wait([self.value], _SETTLE_S)
 
     def let_go(self) -> None:
-        """Follow the run no more; it goes on."""
-        self._let_go = True
+        """Follow the run no more. It goes on; or it is over, nobody asked for its value, and it is left for others."""
         error = RunError(
             f"the client of run {self._name} ({self._run_id}) was closed; the run goes on: "
             f"augury.attach({self._run_id!r}).result() waits for its value"
         )
-        with contextlib.suppress(InvalidStateError):  # it is over, and will be settled
+        with self._letting_go, contextlib.suppress(InvalidStateError):
             self.value.set_exception(error)
             self.settled.set_exception(error)
+            self._let_go = True
+        if not self._let_go:  # it is over, and will be settled
+            self._thread.join(_SETTLE_S + 1)
+        self.parting.leave()
 
     def join(self) -> None:
         """Wait until everything of an ended run is tidied up."""
@@ -349,18 +359,20 @@ class RunWatch:
             self._makespan_s = self._elapsed_s()
             self._status = ended.status
             self._resolve(ended)
+            self.parting.arrive(cancelled=ended.status is Status.CANCELLED)
         except BaseException as error:  # noqa: BLE001 - whatever happens, the user who waits must learn of it
             self._status = Status.GONE if isinstance(error, StorageError | RunLost) else Status.FAILED
             if not self.value.done():
                 self.value.set_exception(self._told(error))
         self._over.set()
-        if self._let_go:
-            return
+        with self._letting_go:
+            if self._let_go:
+                return
         self._settle(reachable=ended is not None)
 
     def _told(self, error: BaseException) -> BaseException:
         """What went wrong, as the user should hear of it."""
-        if not (isinstance(error, PlatformError) and self._platform.owns_storage):
+        if not (isinstance(error, PlatformError) and self._platform.is_lost):
             return error
         lost = RunLost(
             f"run {self._name} ({self._run_id}) is lost: the embedded platform died, and its Redis with all that was "
@@ -383,6 +395,8 @@ class RunWatch:
                     )
             if self._let_go:
                 raise RunError("nobody waits for this any more")
+            if self._hopeless is not None:
+                raise self._as_exception(self._hopeless)
             self._platform.check_alive()
             self._look_after(time.monotonic())
             self._tell_progress()
@@ -403,10 +417,18 @@ class RunWatch:
         self._platform.gateway.invoke(self._invocations(claims))
 
     def _give_up(self, hopeless: Hopeless) -> None:
-        self._coordination.fail(Status.FAILED, lost_for_good(hopeless).encode())
+        self._fail(lost_for_good(hopeless))
 
     def _end_for_gateway(self, error: GatewayError) -> None:
-        self._coordination.fail(Status.FAILED, platform_failure(CLIENT, error).encode())
+        self._fail(platform_failure(CLIENT, error))
+
+    def _fail(self, failure: Failure) -> None:
+        """End the run; if storage cannot be told, the user learns of it all the same."""
+        try:
+            self._coordination.fail(Status.FAILED, failure.encode())
+        except AuguryError as error:
+            _log.warning("run %s could not be ended: %s", self._run_id, error)
+            self._hopeless = failure
 
     def _read(self, timeout_s: float) -> list[Event]:
         """The next events of the client's inbox, with what concerns only observers done."""
@@ -447,17 +469,17 @@ class RunWatch:
         elif ended.status is Status.CANCELLED:
             self.value.set_exception(RunCancelled(f"run {self._name} ({self._run_id}) was cancelled"))
         else:
-            failure = decode_failure(ended.failure)
-            most_mb = max((one.memory_mb for one in self._care.larger), default=0)
-            error = to_exception(
-                failure,
-                self._graph,
-                self._plan,
-                seal=self._seal,
-                most_mb=most_mb,
-                platform_mb=self._platform.limits.memory_mb,
-            )
-            self.value.set_exception(error)
+            self.value.set_exception(self._as_exception(decode_failure(ended.failure)))
+
+    def _as_exception(self, failure: Failure) -> BaseException:
+        return to_exception(
+            failure,
+            self._graph,
+            self._plan,
+            seal=self._seal,
+            most_mb=max((one.memory_mb for one in self._care.larger), default=0),
+            platform_mb=self._platform.limits.memory_mb,
+        )
 
     def _fetch(self) -> Any:
         """The value that the user asked for."""
@@ -469,8 +491,9 @@ class RunWatch:
             try:
                 values[task] = serde.loads(found[task], writable=True)
             except (Exception, SystemExit) as error:  # loading may import a module, and that may want to end us
+                kept = f"; it is kept: mend that, then augury.attach({self._run_id!r})" if self.detached else ""
                 raise SerializationError(
-                    f"the result of {self._graph.label(task)} cannot be loaded on the client: {error!r}"
+                    f"the result of {self._graph.label(task)} cannot be loaded on the client: {error!r}{kept}"
                 ) from error
         return fill(self._template, lambda ref: values[ref.task], _no_constant)
 
@@ -482,10 +505,14 @@ class RunWatch:
         try:
             if reachable:
                 invocations = self._await_workers()
-            if reachable or not self._platform.owns_storage:  # else it went with everything in it
-                self._remove()
+            elif not self.detached and self._platform.alive:
+                self._stop_unheard()
         except Exception as error:  # noqa: BLE001 - the value is out, or its error is; whoever waits for the report gets it
-            _log.warning("run %s could not be tidied up, and will expire: %s", self._run_id, error)
+            _log.warning("the workers of run %s were not seen to leave: %s", self._run_id, error)
+        if not reachable and self._platform.is_lost:
+            self.parting.lose()
+        else:
+            self.parting.tidy()
         self._harvest.keep()
         if self._forecast.is_alive():
             self._forecast.join(_FORECAST_PATIENCE_S)
@@ -494,6 +521,13 @@ class RunWatch:
             self._tell(RunFinished(self._run_id, str(self._status), report))
         finally:
             self.settled.set_result(report)
+
+    def _stop_unheard(self) -> None:
+        """This client cannot follow the run any more, which ends with it."""
+        try:
+            self._coordination.fail(Status.CANCELLED, b"")
+        finally:
+            self._free_slots()
 
     def _await_workers(self) -> int:
         invocations = self._coordination.progress().invocations
@@ -521,12 +555,6 @@ class RunWatch:
         if ended_s > self._submitted_at_s:
             return ended_s - self._submitted_at_s
         return time.monotonic() - self._started_s
-
-    def _remove(self) -> None:
-        if self._coordination.unfollow():
-            self._objects.remove()
-            if self.detached:
-                self._platform.release(self._run_id)
 
     def _report(self, invocations: int) -> RunReport:
         account = Account(

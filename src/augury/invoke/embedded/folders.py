@@ -58,6 +58,17 @@ def make_object_folder(platform_folder: Path) -> tuple[Path, int]:
     return make_folder(platform_folder, "objects-")
 
 
+def is_abandoned(folder: Path) -> bool:
+    """Whether the platform that made a folder has ended, in whatever way."""
+    if not folder.exists():
+        return True
+    lock = lock_folder(folder) if _is_ours(folder) else None
+    if lock is None:
+        return False
+    os.close(lock)
+    return True
+
+
 def sweep_folders() -> None:
     """Remove the folders of this user's platforms that died without removing them."""
     for parent in (Path(tempfile.gettempdir()), SHARED_MEMORY):
@@ -69,8 +80,8 @@ def sweep_folders() -> None:
 
 
 def _ours(parent: Path) -> Iterator[Path]:
-    with suppress(OSError):
-        for entry in os.scandir(parent):
+    with suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
             if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False) and _is_ours(Path(entry.path)):
                 yield Path(entry.path)
 

@@ -61,6 +61,17 @@ def statuses_of(run_ids: Iterable[str], config: StorageConfig) -> dict[str, str]
         storage.close()
 
 
+def part(run_ids: Iterable[str], config: StorageConfig) -> None:
+    """The client that created runs is gone: who takes their results now is the last who wants them; blocks."""
+    storage = open_storage(config)
+    try:
+        with suppress(StorageError):  # then they are kept for as long as the platform stays
+            for run_id in run_ids:
+                storage.coordination(run_id).unfollow(keep=True)
+    finally:
+        storage.close()
+
+
 def cancel(run_ids: Iterable[str], config: StorageConfig) -> None:
     """End runs whose client is gone, as far as they are not over; blocks."""
     storage = open_storage(config)

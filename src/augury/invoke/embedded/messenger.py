@@ -87,6 +87,7 @@ class Messenger:
             linger_s: How long results are kept.
             most_s: How long it stays at most.
         """
+        await self._loop.run_in_executor(self._thread, _lingering().part, list(detached), self._storage)
         stay = _lingering().Stay(self._loop.time(), linger_s=linger_s, most_s=most_s)
         while True:
             statuses = await self._loop.run_in_executor(self._thread, _lingering().statuses_of, detached, self._storage)

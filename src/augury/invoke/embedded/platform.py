@@ -267,14 +267,15 @@ class EmbeddedPlatform:
                 return
             _running.discard(self)
             self._closed.set()
-            if not self.kept:
+            stays = bool(self.kept) and self._process.poll() is None
+            if not stays:
                 with suppress(OSError, ValueError):  # it may be gone
                     _pipe(self._process.stdin).write(END)
             self._hang_up()
             if hasattr(self, "_gateway"):
                 self._gateway.close()
             self._close_locks()
-            if self.kept:
+            if stays:
                 # It ends by itself, when its runs are over and their results no longer kept.
                 logger.warning(
                     "the embedded platform (process %d) stays for runs that go on without this client: %s; "
