@@ -1,6 +1,7 @@
 """Outputs that are kept for later runs: in memory, in a folder, and in Redis."""
 
 import os
+import resource
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from augury import serde
 from augury.config import ResultsConfig
 from augury.errors import StorageError
 from augury.serde import Blob
+from augury.storage import mapping
 from augury.storage.redis_client import RedisClient
 from augury.storage.results.folder import FolderResults
 from augury.storage.results.memory import MemoryResults
@@ -161,6 +163,17 @@ class TestFolder:
         tmp_path.chmod(0o777)
         with pytest.raises(StorageError, match="others may write"):
             FolderResults(tmp_path, 50_000).put("aa", Blob([b"x"]), DAY_S)
+
+    def test_no_more_is_mapped_than_half_of_what_may_be_open(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        results = FolderResults(tmp_path / "results", 1_000_000)
+        results.put("a", Blob([bytes(mapping.MAPPED_BYTES)]), 60)
+        before = len(mapping._mapped)
+        monkeypatch.setattr(resource, "getrlimit", lambda _: (2 * before + 2, 2 * before + 2))
+        found = [results.get("a") for _ in range(3)]
+        assert found == [bytes(mapping.MAPPED_BYTES)] * 3
+        assert len(mapping._mapped) == before + 1
 
     def test_another_process_is_seen_before_there_is_too_much(self, tmp_path: Path) -> None:
         clock = [1e9]

@@ -15,7 +15,7 @@ import msgspec
 
 from augury.errors import RunLost
 from augury.invoke.embedded.folders import is_abandoned
-from augury.trust.folders import check_private, state_folder
+from augury.trust.folders import check_private, make_private, state_folder
 
 KEPT_S: Final = 2 * 24 * 3600.0
 """For how long a file is kept at most: longer than any run is in storage after its last change."""
@@ -66,8 +66,7 @@ def note_place(place: Place) -> None:
         OSError: It cannot be written to.
     """
     folder = _folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_private(folder, folder.stat())
+    make_private(folder)
     temporary = folder / f".{place.run_id}.{os.getpid()}"
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

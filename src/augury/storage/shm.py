@@ -6,24 +6,19 @@ is made by `create` alone: once `remove` has taken it away, a late `put` fails a
 
 import errno
 import itertools
-import mmap
 import os
-import resource
 import shutil
 import threading
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from augury.errors import StorageError
 from augury.serde import Blob, Buffer
+from augury.storage.mapping import read_file
 
 _MAX_PARTS = 1024
 """How many parts one `writev` takes (IOV_MAX)."""
-
-_MAPPED_BYTES = 128 * 1024
-"""Smaller values are read: a copy of them costs less than a mapping."""
 
 _COUNTER = itertools.count()
 
@@ -39,9 +34,6 @@ class SharedMemoryObjects:
     def __init__(self, folder: Path, run_id: str) -> None:
         self._root = folder
         self._folder = folder / run_id
-        # Python keeps a file open as long as it is mapped, so mappings are bounded by what may be open.
-        self._mapped: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
-        self._lock = threading.Lock()
 
     def create(self) -> None:
         """Make room for the run; `put` fails before, and after `remove`."""
@@ -91,13 +83,7 @@ class SharedMemoryObjects:
     def _read(self, path: Path) -> Buffer:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            size = os.fstat(file).st_size
-            with self._lock:
-                if size >= _MAPPED_BYTES and len(self._mapped) < _mappings_allowed():
-                    pages = mmap.mmap(file, size, access=mmap.ACCESS_COPY)
-                    self._mapped.add(pages)
-                    return memoryview(pages)
-            return _read_all(file, size)
+            return read_file(file, os.fstat(file).st_size)
         finally:
             os.close(file)
 
@@ -122,12 +108,6 @@ class SharedMemoryObjects:
         return f"{_mb(space.f_bavail * space.f_frsize)} free of {_mb(space.f_blocks * space.f_frsize)} in {self._root}"
 
 
-def _mappings_allowed() -> int:
-    """Half of the files that this process may open: the others are for connections and for users."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return limit // 2 if limit != resource.RLIM_INFINITY else 1_000_000
-
-
 def write_parts(file: int, parts: Sequence[Buffer]) -> None:
     """Write all parts, however few bytes the system takes at a time."""
     pending = [memoryview(part) for part in parts if len(part)]
@@ -139,17 +119,6 @@ def write_parts(file: int, parts: Sequence[Buffer]) -> None:
             first += 1
         if written:
             pending[first] = pending[first][written:]
-
-
-def _read_all(file: int, size: int) -> bytes:
-    chunks = []
-    while size > 0:
-        chunk = os.read(file, size)
-        if not chunk:
-            break
-        chunks.append(chunk)
-        size -= len(chunk)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def _mb(size_bytes: int) -> str:

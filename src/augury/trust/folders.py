@@ -1,7 +1,9 @@
 """Folders and files of one user: where they are, and that nobody else can get at them."""
 
+import itertools
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +11,7 @@ from augury.errors import StorageError
 
 STATE_VARIABLE: Final = "AUGURY_STATE_DIR"
 
+_PRIVATE: Final = 0o700
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -39,6 +42,20 @@ def absolute(path: str | Path) -> Path:
         return Path(path).expanduser().absolute()
     except (RuntimeError, OSError) as error:  # a home that nobody has; a working folder that is gone
         raise StorageError(f"{str(path)!r} is no folder to keep records in: {error}") from error
+
+
+def make_private(path: Path) -> None:
+    """Make a folder that only this user can enter, with all that is missing on the way to it; or check that there is.
+
+    Raises:
+        StorageError: There is one that others could change; says what to do.
+        OSError: It cannot be made.
+    """
+    missing = list(itertools.takewhile(lambda folder: not folder.exists(), (path, *path.parents)))
+    for folder in reversed(missing):
+        with suppress(FileExistsError):  # another process was faster
+            folder.mkdir(mode=_PRIVATE)
+    check_private(path, path.stat())
 
 
 def check_private(path: Path, status: os.stat_result) -> None:

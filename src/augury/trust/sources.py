@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from augury.errors import DefinitionError
-from augury.trust.folders import check_private, state_folder
+from augury.trust.folders import make_private, state_folder
 from augury.trust.seal import Keyring, process_keyring
 
 _log = logging.getLogger(__name__)
@@ -53,8 +53,7 @@ def _own_keyring() -> Keyring:
     """The key in the state folder. Where none can be kept, one that ends with this process."""
     try:
         folder = state_folder()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        check_private(folder, folder.stat())
+        make_private(folder)
         path = folder / _FILE_NAME
         if not path.exists():
             _make(path)

@@ -33,7 +33,7 @@ from augury.metrics.history.store import (
     in_order,
 )
 from augury.metrics.records import Records
-from augury.trust.folders import STATE_VARIABLE, absolute, check_private, state_folder
+from augury.trust.folders import STATE_VARIABLE, absolute, check_private, make_private, state_folder
 
 _MOST_BYTES = 256 * 1024**2
 _DOCUMENT, _TEMPORARY = ".records", ".new"
@@ -179,8 +179,7 @@ class FolderStore:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """A descriptor of the folder, which is made if need be, while nobody else writes there."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.path.mkdir(mode=0o700, exist_ok=True)
+        make_private(self.path)
         with self._opened() as folder:
             if folder is None:
                 raise StorageError(f"the folder {self.path} was removed while it was in use")

@@ -11,7 +11,6 @@ files, which is done before there can be too much: what was put since the last l
 
 import errno
 import itertools
-import mmap
 import os
 import struct
 import threading
@@ -23,9 +22,10 @@ from typing import NamedTuple
 
 from augury.errors import StorageError
 from augury.serde import Blob, Buffer
+from augury.storage.mapping import read_file
 from augury.storage.results.protocol import ENTRY_BYTES
 from augury.storage.shm import write_parts
-from augury.trust.folders import check_private
+from augury.trust.folders import make_private
 
 _EXPIRY = struct.Struct("<d")
 _TEMPORARY = ".new"
@@ -35,7 +35,6 @@ _LOOK_S = 60.0
 """How long what others put is not known, at most."""
 _KEPT_FREE = 0.1
 """Which part of the room is made free at a time, so that it does not have to be done for each output."""
-_MAPPED_BYTES = 128 * 1024
 _COUNTER = itertools.count()
 
 
@@ -101,9 +100,7 @@ class FolderResults:
             self._forget(key)
             return None
         self._touch(file)
-        if size >= _MAPPED_BYTES:
-            return memoryview(mmap.mmap(file, size, access=mmap.ACCESS_COPY))[: -_EXPIRY.size]
-        return memoryview(os.pread(file, size, 0))[: -_EXPIRY.size]
+        return memoryview(read_file(file, size))[: -_EXPIRY.size]
 
     def _write(self, key: str, blob: Blob) -> None:
         temporary = self._path / f".{key}.{os.getpid()}.{threading.get_ident()}.{next(_COUNTER)}{_TEMPORARY}"
@@ -126,8 +123,7 @@ class FolderResults:
 
     def _make_folder(self) -> None:
         if not self._checked:
-            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            check_private(self._path, self._path.stat())
+            make_private(self._path)
             self._checked = True
 
     def _make_room(self, size_bytes: int) -> None:
