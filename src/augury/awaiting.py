@@ -55,7 +55,7 @@ class _Starting:
         self._abandoned = False
 
     def start(self) -> Any:
-        run = self._task.submit()
+        run = self._task.submit(detach=False)
         with self._lock:
             self._run = run
             if self._abandoned:

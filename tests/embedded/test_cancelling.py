@@ -121,6 +121,19 @@ def test_a_coroutine_that_is_cancelled_cancels_its_run(client: Client, tmp_path:
     settle(platform_of(client), running=0, queued=0)
 
 
+def test_a_task_that_is_awaited_ends_with_its_client(client: Client, tmp_path: Path) -> None:
+    async def main() -> None:
+        with client:
+            waiting = asyncio.ensure_future(_awaited(wait_for_ever(tmp_path, 0)))
+            await asyncio.to_thread(wait_until, lambda: begun(tmp_path), "the task has begun")
+            assert platform_of(client).kept == set()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    asyncio.run(main())
+
+
 async def _awaited(what: Any) -> Any:
     return await what
 
