@@ -287,6 +287,28 @@ def test_one_that_took_a_strange_number_is_no_gateway(servers: list[ScriptedServ
     gateway.close()
 
 
+def test_another_success_than_202_is_taken_with_a_number(servers: list[ScriptedServer]) -> None:
+    _, gateway = serve(servers, [answer("200 OK", b'{"taken": 1}')])
+    gateway.invoke([invocation()])
+    gateway.close()
+
+
+@pytest.mark.parametrize("said", [b"", b"\xff{][", b"<html>welcome</html>", b"{}", b'{"taken": true}', b"[]"])
+def test_another_success_than_202_without_a_number_is_no_gateway(servers: list[ScriptedServer], said: bytes) -> None:
+    server, gateway = serve(servers, [answer("200 OK", said)])
+    with pytest.raises(GatewayError, match=rf"{server.url} does not answer as a gateway does \(.*check the address"):
+        gateway.invoke([invocation()])
+    gateway.close()
+
+
+@pytest.mark.parametrize("status", ["301 Moved Permanently", "304 Not Modified", "307 Temporary Redirect"])
+def test_one_that_sends_elsewhere_has_taken_nothing(servers: list[ScriptedServer], status: str) -> None:
+    server, gateway = serve(servers, [answer(status, b"", "Location: http://127.0.0.1:1/\r\n")])
+    with pytest.raises(GatewayError, match=rf"{server.url} sends us elsewhere \({status}\): use the address"):
+        gateway.invoke([invocation()])
+    gateway.close()
+
+
 def test_questions_have_little_patience() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

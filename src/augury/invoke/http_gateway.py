@@ -1,6 +1,7 @@
 """A gateway at the other end of HTTP: the embedded platform, or anything that serves the same routes.
 
-    POST /invoke      a MessagePack list of `Invocation`; 202 when taken; with {"taken": n} in JSON, the first n of them
+    POST /invoke      a MessagePack list of `Invocation`; 202 when taken; with {"taken": n} in JSON, the first n of them.
+                      Another status of success needs that number: it may be the page of a server that is no gateway
     POST /prewarm     {"resources": …, "count": …} in MessagePack; 202
     GET  /limits      `Limits` as JSON
     GET  /status      what the platform does, as JSON
@@ -12,7 +13,8 @@ request is then sent once more on a new one, at once.
 A gateway that throttles (429), has trouble (5xx), cannot be reached or does not answer is asked again, after pauses
 that grow, or that it asks for with `Retry-After`, until patience ends. What it did all the same does no harm:
 servers ignore an invocation that they have taken before. Invocations have all the patience; the other requests have
-little, since somebody wants to know whether the address is right, and nothing is lost without them.
+little, since somebody wants to know whether the address is right, and nothing is lost without them. Redirections are
+not followed: the token is for this address.
 """
 
 import http.client
@@ -30,13 +32,14 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from augury.backoff import Attempts, Backoff
-from augury.config import PATIENCE_S, Resources, public_address
+from augury.config import PATIENCE_S, Resources, is_whole, public_address
 from augury.errors import GatewayError
 from augury.invoke.gateway import Invocation, Limits
 
 _TIMEOUT_S: Final = 10.0
 _LEAST_TIMEOUT_S: Final = 1.0
 _BRIEF_S: Final = 1.0
+_SHOWN_BYTES: Final = 80
 PATIENT: Final = Backoff(patience_s=PATIENCE_S)
 """How patiently workers are started, unless somebody chooses otherwise."""
 
@@ -56,8 +59,8 @@ class _Reply:
     wait_s: float
 
     @property
-    def refused(self) -> bool:
-        return self.status >= HTTPStatus.BAD_REQUEST
+    def succeeded(self) -> bool:
+        return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
     @property
     def passing(self) -> bool:
@@ -105,7 +108,7 @@ class HttpGateway:
         attempts = self._patient.attempts()
         while left:
             reply = self._ask("POST", "/invoke", _encode(left), attempts)
-            taken = _taken(reply.body, len(left), self._address)
+            taken = _taken(reply, len(left), self._address)
             left = left[taken:]
             if taken:
                 attempts = self._patient.attempts()
@@ -163,7 +166,7 @@ class HttpGateway:
                 if not attempts.again():
                     raise GatewayError(self._trouble(error, attempts)) from error
                 continue
-            if not reply.refused:
+            if reply.succeeded:
                 return reply
             if not (reply.passing and attempts.again(least_s=reply.wait_s)):
                 raise GatewayError(self._refusal(reply, len(body or b""), attempts))
@@ -218,6 +221,8 @@ class HttpGateway:
             )
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return f"{who} is out of order ({status}){tried}: {said}"
+        if status < HTTPStatus.BAD_REQUEST:
+            return f"{who} sends us elsewhere ({status} {_phrase(status)}): use the address of the gateway itself"
         return f"{who} refuses the request ({status}): {said}; check that it has the same version as this client"
 
     def _take(self) -> http.client.HTTPConnection:
@@ -254,17 +259,22 @@ def _decode(answer: bytes, kind: type[_Answer], address: str) -> _Answer:
     try:
         return msgspec.json.decode(answer, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise GatewayError(f"{address} does not answer as a gateway does ({error}): check the address") from None
+        raise _no_gateway(address, f"{error}: {answer[:_SHOWN_BYTES]!r}") from None
 
 
-def _taken(answer: bytes, sent: int, address: str) -> int:
-    """How many of the invocations that were sent the gateway took: all, unless it tells a number."""
-    if not answer.startswith(b"{"):
+def _taken(reply: _Reply, sent: int, address: str) -> int:
+    """How many of the invocations that were sent the gateway took: all, if it says 202 and tells no number."""
+    body, accepted = reply.body, reply.status == HTTPStatus.ACCEPTED
+    if accepted and not body.startswith(b"{"):
         return sent
-    taken: object = _decode(answer, dict[str, Any], address).get("taken", sent)
-    if isinstance(taken, int) and 0 <= taken <= sent:
+    taken: object = _decode(body, dict[str, Any], address).get("taken", sent if accepted else None)
+    if is_whole(taken, least=0) and isinstance(taken, int) and taken <= sent:
         return taken
-    raise GatewayError(f"{address} does not answer as a gateway does (it took {taken!r} of {sent}): check the address")
+    raise _no_gateway(address, f"{reply.status}, and it took {taken!r} of {sent}")
+
+
+def _no_gateway(address: str, why: str) -> GatewayError:
+    return GatewayError(f"{address} does not answer as a gateway does ({why}): check the address")
 
 
 def _wait_s(retry_after: str | None) -> float:
