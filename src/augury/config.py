@@ -1,6 +1,7 @@
 """Frozen, picklable settings: what a user chooses, as values that travel."""
 
 import math
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -129,6 +130,24 @@ def public_address(url: str) -> str:
     if "@" in options:
         return f"{scheme}{separator}…"  # a password with a question mark in it, or an option: show neither
     return f"{scheme}{separator}{address if address.startswith('/') else address.rpartition('@')[2]}"
+
+
+def address_parts(url: str) -> SplitResult | None:
+    """The parts of an address, all of them good to read; None if it is no address.
+
+    The library's own error would quote a part, which may be one of a password with a `/`, `?` or `#` in it.
+
+    Example:
+        >>> address_parts("redis://:se/cret@host:6379/0") is None
+        True
+    """
+    try:
+        parts = urlsplit(url)
+        known = parts.port is None or parts.port > 0
+        (parts.hostname or "").encode("idna")
+    except ValueError:
+        return None
+    return parts if known else None
 
 
 def is_positive(number: object) -> bool:

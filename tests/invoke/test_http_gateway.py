@@ -5,6 +5,7 @@ import http.client
 import os
 import socket
 import time
+import traceback
 from collections.abc import Iterator
 from email.utils import formatdate
 from threading import Thread
@@ -332,10 +333,39 @@ def test_an_invocation_waits_for_a_gateway_that_is_started_again(servers: list[S
     gateway.close()
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "127.0.0.1:80", "", "http://"])
-def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(GatewayError, match="is not the address of a gateway"):
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://x",
+        "127.0.0.1:80",
+        "",
+        "http://",
+        "http://localhost:port",
+        "http://localhost:99999",
+        "http://localhost:0",
+        "http://[::1",
+        "http://a..b",
+        "http://host?run",
+        "http://host#run",
+        "http://u:s3cret/x@host:1",
+        "http://u:s3cret#x@host:1",
+        "http://u:17#s3cret@host:1",
+        "http://u:17?s3cret@host:1",
+    ],
+)
+def test_what_is_no_address_is_refused_without_a_trace_of_a_password(url: str) -> None:
+    with pytest.raises(GatewayError, match="is not the address of a gateway") as caught:
         HttpGateway(url, "t")
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_letters_that_http_does_not_take_are_escaped_in_a_path(servers: list[ScriptedServer]) -> None:
+    server = ScriptedServer([ACCEPTED])
+    servers.append(server)
+    gateway = HttpGateway(server.url + "/ä b/%41", "t")
+    gateway.prewarm(Resources(), 1)
+    assert server.requests[0].startswith(b"POST /%C3%A4%20b/%41/prewarm HTTP/1.1\r\n")
+    gateway.close()
 
 
 def test_a_path_in_the_address_comes_before_the_route(servers: list[ScriptedServer]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -319,6 +320,44 @@ class TestErrors:
         with pytest.raises(StorageError, match=r"'host:6379' is not an address of Redis; write redis://host") as caught:
             open_storage(StorageConfig(redis="me:s3cret@host:6379"))
         assert "s3cret" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "redis://:s3cret/x@host:1/0",
+            "redis://:s3cret#x@host:1/0",
+            "redis://:s3cret?x@host:1/0",
+            "redis://:17/s3cret@host:1/0",
+            "redis://:17#s3cret@host:1/0",
+            "redis://:17?s3cret@host:1/0",
+            "redis://:17?s3cret=x@host:1/0",
+            "unix://:s3cret/x@/redis.sock",
+            "unix://:17/s3cret@/redis.sock",
+            "redis://:s3cret@host:port",
+            "redis://:s3cret@host:99999",
+            "redis://:s3cret@[::1",
+            "redis://:s3cret@a..b",
+            "redis://:s3cret@host:1/0?db=x",
+            "redis://:s3cret@host:1/0?no_such_option=1",
+            "redis://:s3cret@host:1/0?protocol=9",
+            "rediss://:s3cret@host:1/0?ssl_cert_reqs=bogus",
+        ],
+    )
+    def test_a_wrong_address_is_told_without_a_trace_of_the_password(self, address: str) -> None:
+        with pytest.raises(StorageError, match=r"address .*of Redis") as caught:
+            open_storage(StorageConfig(redis=address))
+        assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+    @pytest.mark.parametrize("address", ["redis://host:1/x", "redis://host:1/1/2", "redis://host:0", "redis://host/-1"])
+    def test_what_would_be_taken_for_another_address_is_refused(self, address: str) -> None:
+        with pytest.raises(StorageError, match="is not an address of Redis; write redis://host:6379/0"):
+            open_storage(StorageConfig(redis=address))
+
+    @pytest.mark.parametrize(
+        "address", ["redis://host", "redis://host/", "redis://u:p%2Fw@[::1]:1/7?password=a@b", "unix://u:pw@/path?db=2"]
+    )
+    def test_what_is_an_address(self, address: str) -> None:
+        open_storage(StorageConfig(redis=address))
 
     def test_a_full_redis_says_so_and_applies_nothing(self, own_server: Callable[..., RedisServer]) -> None:
         server = own_server()

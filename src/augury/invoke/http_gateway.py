@@ -1,6 +1,6 @@
 """A gateway at the other end of HTTP: the embedded platform, or anything that serves the same routes.
 
-    POST /invoke      a MessagePack list of `Invocation`; 202 when taken; with {"taken": n} in JSON, the first n of them.
+    POST /invoke      a MessagePack list of `Invocation`; 202 when taken; with {"taken": n} in JSON, the first n.
                       Another status of success needs that number: it may be the page of a server that is no gateway
     POST /prewarm     {"resources": …, "count": …} in MessagePack; 202
     GET  /limits      `Limits` as JSON
@@ -27,12 +27,12 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from threading import Lock
 from typing import Any, Final, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
 from augury.backoff import Attempts, Backoff
-from augury.config import PATIENCE_S, Resources, is_whole, public_address
+from augury.config import PATIENCE_S, Resources, address_parts, is_whole, public_address
 from augury.errors import GatewayError
 from augury.invoke.gateway import Invocation, Limits
 
@@ -84,13 +84,19 @@ class HttpGateway:
     """
 
     def __init__(self, url: str, token: str, timeout_s: float | None = None, backoff: Backoff = PATIENT) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        parts = address_parts(url)
+        if (
+            parts is None
+            or parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+        ):
             raise GatewayError(f"{public_address(url)!r} is not the address of a gateway: use http://host:port")
         self._address = public_address(url)
         self._host, self._port = parts.hostname, parts.port
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self._prefix = parts.path.rstrip("/")
+        self._prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
         self._token = token
         self._timeout_s = timeout_within(backoff.patience_s) if timeout_s is None else timeout_s
         self._patient = backoff

@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import math
 import os
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,7 +28,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from augury.backoff import Attempts, Backoff
-from augury.config import PATIENCE_S, public_address
+from augury.config import PATIENCE_S, address_parts, public_address
 from augury.errors import StorageError
 from augury.serde import Blob, Buffer
 from augury.storage.redis_errors import CERTIFICATES, explained, is_elsewhere, patience_with
@@ -49,6 +50,9 @@ _SLICE_BYTES = 1 << 20
 _CONNECT_TIMEOUT_S = 10.0
 
 _MAX_CONNECTIONS = 10_000
+
+_DATABASE = re.compile(r"/?[0-9]*/?")
+"""What comes after the host: the number of a database."""
 
 
 class Script(NamedTuple):
@@ -127,6 +131,8 @@ class RedisClient:
         self._backoff = backoff
         self._closed = False
         timeout_s = timeout_within(backoff.patience_s) if timeout_s is None else timeout_s
+        if not _is_address(url):
+            raise _no_address(url)
         try:
             self._pool = redis.ConnectionPool.from_url(
                 url,
@@ -139,11 +145,15 @@ class RedisClient:
             options = self._pool.connection_kwargs
             self._pool.connection_class(**options)  # connects to nothing, but knows its options
         except TypeError as error:
-            raise StorageError(f"the address {public_address(url)} of Redis has an unknown option: {error}") from None
-        except ValueError as error:
             raise StorageError(
-                f"{public_address(url)!r} is not an address of Redis; write redis://host:6379/0, rediss://… or unix:///path"
-            ) from error
+                f"the address {public_address(url)} of Redis has an unknown option{_quoted(error, url)}"
+            ) from None
+        except exceptions.RedisError as error:
+            raise StorageError(
+                f"the address {public_address(url)} of Redis has a wrong option{_quoted(error, url)}"
+            ) from None
+        except ValueError:
+            raise _no_address(url) from None
         _check_files(options, url)
 
     def command(self, *arguments: Argument) -> Any:
@@ -253,6 +263,28 @@ def _slices(packed: Sequence[Buffer]) -> Iterator[Buffer]:
 def timeout_within(patience_s: float) -> float:
     """How long an answer may take: a call that gets none twice should not outlast patience by much."""
     return min(_LONGEST_TIMEOUT_S, max(_LEAST_TIMEOUT_S, patience_s / 2))
+
+
+def _is_address(url: str) -> bool:
+    """Whether this is an address; the library would ignore what it does not understand, or ask another host."""
+    parts = address_parts(url)
+    if parts is None or parts.fragment or not all("=" in option for option in parts.query.split("&") if option):
+        return False
+    if parts.scheme == "unix":
+        return not parts.netloc or parts.netloc.endswith("@")
+    return parts.scheme in ("redis", "rediss") and _DATABASE.fullmatch(parts.path) is not None
+
+
+def _no_address(url: str) -> StorageError:
+    return StorageError(
+        f"{public_address(url)!r} is not an address of Redis; write redis://host:6379/0, rediss://… or unix:///path, "
+        "and in a password %2F for /, %3F for ?, %23 for # and %40 for @"
+    )
+
+
+def _quoted(error: Exception, url: str) -> str:
+    """What the library says of an option, unless that may be a part of a password with a question mark in it."""
+    return "" if "@" in url.partition("?")[2] else f": {error}"
 
 
 def _check_files(options: Mapping[str, Any], url: str) -> None:
