@@ -115,6 +115,14 @@ def test_an_error_shows_no_token() -> None:
     assert "s3cret" not in str(caught.value)
 
 
+def test_a_token_with_a_line_break_in_it_is_refused_where_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DefinitionError, match=r"Client\(token=…\) must be a token in printable ASCII"):
+        Client(token="s3cret\nX: y")
+    monkeypatch.setenv("AUGURY_TOKEN", "s3cret\nX: y")
+    with pytest.raises(DefinitionError, match="AUGURY_TOKEN must be a token in printable ASCII"):
+        Client(redis="redis://h", gateway="http://h")
+
+
 # Nothing to compute
 
 

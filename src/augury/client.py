@@ -53,7 +53,7 @@ from augury.storage.opening import load_driver, open_storage
 from augury.storage.protocols import Care
 from augury.storage.results.opening import open_results
 from augury.trust.folders import state_folder
-from augury.trust.sources import TOKEN_VARIABLE, client_keyring
+from augury.trust.sources import TOKEN_VARIABLE, checked_token, client_keyring
 
 if TYPE_CHECKING:
     from augury.predict.estimator import Estimator
@@ -160,7 +160,7 @@ class Client:
         self._care = Care(lease_s=float(lease_s), restarts=restarts, patience_s=self._patience_s)
         self._most_memory_mb = most_memory_mb
         self._late_factor = late_factor
-        self._token = token or os.environ.get(TOKEN_VARIABLE, "")
+        self._token = _chosen_token(token, gateway)
         self._embedded = Embedded() if platform is None else platform
         self.planner: Planner = AutoPlanner() if planner is None else planner
         self.sla: SLA = sla
@@ -523,6 +523,12 @@ def make_plan(outputs: Any, planner: Planner) -> Plan:
 def _check_address(setting: str, address: object) -> None:
     if address is not None and not (isinstance(address, str) and address):
         raise DefinitionError(f"Client({setting}=…) must be an address, as a str that is not empty, not {address!r}")
+
+
+def _chosen_token(token: str | None, gateway: str | None) -> str:
+    if token or gateway is None:
+        return checked_token(token or "", "Client(token=…)")
+    return checked_token(os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE)
 
 
 def _check_redis(address: str) -> None:

@@ -90,6 +90,15 @@ def test_an_invocation_is_sent_with_the_token(servers: list[ScriptedServer]) -> 
     gateway.close()
 
 
+def test_a_token_that_ends_with_its_line_is_sent_without_the_end(servers: list[ScriptedServer]) -> None:
+    server = ScriptedServer([ACCEPTED])
+    servers.append(server)
+    gateway = HttpGateway(server.url, "secret\n")
+    gateway.invoke([invocation("w")])
+    assert b"Authorization: Bearer secret\r\n" in server.requests[0]
+    gateway.close()
+
+
 def test_nothing_to_invoke_is_nothing_to_send() -> None:
     HttpGateway("http://127.0.0.1:1", "t").invoke([])
 

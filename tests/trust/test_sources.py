@@ -2,6 +2,7 @@
 
 import os
 import threading
+import traceback
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from augury import DefinitionError, StorageError
 from augury.trust import process_keyring
 from augury.trust.folders import check_private
-from augury.trust.sources import client_keyring, configured_keyring
+from augury.trust.sources import checked_token, client_keyring, configured_keyring
 
 FIRST, SECOND = "the first of the keys", "the second of the keys"
 
@@ -65,6 +66,30 @@ def test_a_bad_file_is_told_and_its_contents_are_not(tmp_path: Path, text: str) 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="cannot be read: No such file"):
         configured_keyring({"AUGURY_KEY_FILE": str(tmp_path / "none")})
+
+
+def test_a_file_in_a_home_that_is_not_there_is_told() -> None:
+    with pytest.raises(DefinitionError, match=r"AUGURY_KEY_FILE: ~no-such-user/key: .*write the whole path"):
+        configured_keyring({"AUGURY_KEY_FILE": "~no-such-user/key"})
+
+
+def test_a_key_that_is_no_text_is_told_and_not_shown() -> None:
+    environment = {"AUGURY_KEY": os.fsdecode(b"a-secret-\xff-of-some-length")}
+    with pytest.raises(DefinitionError, match="AUGURY_KEY: a key is not text in UTF-8") as caught:
+        configured_keyring(environment)
+    assert "a-secret" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("given", ["t0ken", "t0ken\n", " t0ken\r\n"])
+def test_white_space_around_a_token_does_not_count(given: str) -> None:
+    assert checked_token(given, "AUGURY_TOKEN") == "t0ken"
+
+
+@pytest.mark.parametrize("given", ["t0ken\nX: y", "t0ken\u20ac", "t0k\xe9n", "t0ken\x00x", "t0ken\udcff"])
+def test_what_no_header_can_hold_is_no_token_and_not_shown(given: str) -> None:
+    with pytest.raises(DefinitionError, match="AUGURY_TOKEN must be a token in printable ASCII") as caught:
+        checked_token(given, "AUGURY_TOKEN")
+    assert "t0k" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_what_is_no_file_is_told_and_does_not_block(tmp_path: Path) -> None:

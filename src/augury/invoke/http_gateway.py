@@ -35,6 +35,7 @@ from augury.backoff import Attempts, Backoff
 from augury.config import PATIENCE_S, Resources, address_parts, is_whole, public_address
 from augury.errors import GatewayError
 from augury.invoke.gateway import Invocation, Limits
+from augury.trust.sources import checked_token
 
 _TIMEOUT_S: Final = 10.0
 _LEAST_TIMEOUT_S: Final = 1.0
@@ -81,6 +82,7 @@ class HttpGateway:
 
     Raises:
         GatewayError: The address is none.
+        DefinitionError: The token cannot be one.
     """
 
     def __init__(self, url: str, token: str, timeout_s: float | None = None, backoff: Backoff = PATIENT) -> None:
@@ -97,7 +99,7 @@ class HttpGateway:
         self._host, self._port = parts.hostname, parts.port
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._prefix = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
-        self._token = token
+        self._token = checked_token(token, "HttpGateway(token=…)")
         self._timeout_s = timeout_within(backoff.patience_s) if timeout_s is None else timeout_s
         self._patient = backoff
         self._brief = replace(backoff, patience_s=min(_BRIEF_S, backoff.patience_s))

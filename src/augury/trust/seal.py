@@ -44,7 +44,7 @@ class Keyring:
         keys: Long random texts that nobody can guess, the one to sign with first.
 
     Raises:
-        DefinitionError: There is none, or one is too short to be a secret.
+        DefinitionError: There is none, or one is too short to be a secret, or no text.
 
     Example:
         >>> Keyring(["3f0c…" * 8, "an older one, which is still accepted"])
@@ -61,6 +61,8 @@ class Keyring:
                 f"a key is shorter than {_LEAST_SECRET} characters, and could be guessed: make one with "
                 "`openssl rand -hex 32`"
             )
+        if any("\ud800" <= letter <= "\udfff" for key in keys for letter in key):  # the encoder's error would show it
+            raise DefinitionError("a key is not text in UTF-8: make one with `openssl rand -hex 32`")
         self.keys = tuple(keys)
         self._derived = tuple(_derive(key.encode(), b"deployment", b"") for key in keys)
 

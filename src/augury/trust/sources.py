@@ -1,4 +1,4 @@
-"""Where the keys of a deployment come from.
+"""Where the keys of a deployment come from, and what a token must be.
 
     AUGURY_KEY        the key itself, or several, newest first, with spaces or commas between them
     AUGURY_KEY_FILE   a file with a key on each line, newest first; `#` begins a comment
@@ -40,13 +40,31 @@ def configured_keyring(environment: Mapping[str, str] = os.environ) -> Keyring |
     if text := environment.get(KEY_VARIABLE, "").strip():
         return _keyring(text.replace(",", " ").split(), KEY_VARIABLE)
     if name := environment.get(KEY_FILE_VARIABLE, "").strip():
-        return _from_file(Path(name).expanduser(), KEY_FILE_VARIABLE)
+        return _from_file(_in_home(name), KEY_FILE_VARIABLE)
     return None
 
 
 def client_keyring(environment: Mapping[str, str] = os.environ) -> Keyring:
     """The keys that a client signs with: those of the environment, else this user's own."""
     return configured_keyring(environment) or _own_keyring()
+
+
+def checked_token(text: str, source: str) -> str:
+    """A token as it is shown to a gateway: without the white space that files and variables end with.
+
+    Args:
+        text: As it was given.
+        source: What gave it, for messages.
+
+    Raises:
+        DefinitionError: It cannot be in a header of HTTP; does not show it.
+    """
+    token = text.strip()
+    if not (token.isascii() and token.isprintable()):
+        raise DefinitionError(
+            f"{source} must be a token in printable ASCII, without line breaks; this one is not shown"
+        )
+    return token
 
 
 def _own_keyring() -> Keyring:
@@ -74,6 +92,13 @@ def _make(path: Path) -> None:
             os.link(temporary, path)
     finally:
         temporary.unlink()
+
+
+def _in_home(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        raise DefinitionError(f"{KEY_FILE_VARIABLE}: {name}: there is no such home; write the whole path") from None
 
 
 def _from_file(path: Path, source: str) -> Keyring:
