@@ -263,6 +263,39 @@ def test_who_connects_and_asks_nothing_is_not_waited_for_as_long_as_who_has_show
     assert converse(talk, limits=ServerLimits(request_timeout_s=0.05)) == b""
 
 
+@pytest.mark.parametrize("line", [b"\r\n", b"\r"])
+def test_a_stranger_who_sends_empty_lines_is_not_given_more_time(line: bytes) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(line)
+        return await reader.read()
+
+    assert converse(talk, limits=ServerLimits(request_timeout_s=0.05)) == b""
+
+
+def test_empty_lines_do_not_keep_a_connection_open() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        writer.write(request_bytes())
+        await read_answer(reader)
+        end = asyncio.ensure_future(reader.read())
+        with suppress(ConnectionError):
+            while not end.done():  # an empty line now and then, in pieces
+                for piece in (b"\r", b"\n"):
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.wait([end], timeout=0.02)
+        return True
+
+    assert converse(talk, limits=ServerLimits(idle_timeout_s=0.1))
+
+
+def test_a_stranger_who_begins_a_request_is_not_given_more_time() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+        writer.write(b"POST / HT")
+        return (await read_answer(reader))[0]
+
+    assert converse(talk, limits=ServerLimits(idle_timeout_s=0.05, request_timeout_s=300)) == 408
+
+
 def test_a_body_that_trickles_in_is_given_up() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answer = asyncio.ensure_future(read_answer(reader))

@@ -37,9 +37,11 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         head_bytes: The longest request line with headers.
         body_bytes: The longest body.
-        request_timeout_s: How long the head may take from its first byte, and the body from piece to piece.
+        request_timeout_s: How long the head may take from its first byte, and the body from piece to piece. The first
+            head on a connection has so long from the moment of connecting.
         body_bytes_s: How fast a body must arrive on average, after `request_timeout_s` of grace.
         idle_timeout_s: How long a connection may stay open between requests; before the first, the shorter counts.
+            Empty lines are no request.
         connections: How many there may be at once; further ones are told to come again (503).
         unread_bytes: How much of our answers a client may leave unread.
     """
@@ -186,8 +188,8 @@ class RequestParser:
 
     @property
     def half_way(self) -> bool:
-        """Whether a request has begun that is not complete."""
-        return self._head is not None or bool(self._buffer)
+        """Whether a request has begun that is not complete; an empty line, or half of one, is no beginning."""
+        return self._head is not None or bytes(self._buffer[:2]) not in (b"", b"\r")
 
     @property
     def in_body(self) -> bool:
@@ -258,6 +260,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._deadline_s = 0.0
         self._whole_until_s = float("inf")  # when the body that is coming in must be complete
+        self._known = False  # whether there was a request that was let in: before that, nothing gives more time
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a TCP server makes no other
@@ -278,7 +281,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._transport is None or self._transport.is_closing():
             return  # it was refused
-        began = not self._parser.half_way
+        half_way = self._parser.half_way
         self._parser.feed(data)
         if self._answering is not None:
             # The sender is ahead of its answers: let the kernel hold the rest back.
@@ -286,36 +289,39 @@ class _Connection(asyncio.Protocol):
                 self._paused = True
                 self._transport.pause_reading()
             return
-        self._advance(restart_timer=began or self._parser.in_body)
+        self._advance(may_begin=self._known and not half_way)
 
     def close(self) -> None:
         """Drop the connection."""
         if self._transport is not None:
             self._transport.abort()
 
-    def _advance(self, restart_timer: bool) -> None:
-        """Begin to answer the next complete request, or wait for the rest of it."""
+    def _advance(self, may_begin: bool) -> None:
+        """Begin to answer the next complete request, or wait for the rest of it.
+
+        Args:
+            may_begin: Whether what there is of a head is new, and has its time from now on.
+        """
         try:
             request = self._parser.next_request()
         except HttpError as error:
             self._refuse(error)
             return
         if request is not None:
+            self._known = True
             self._answering = asyncio.get_running_loop().create_task(self._answer(request))
             self._deadline_s = self._whole_until_s = float("inf")
             return
         if self._parser.wants_continue and self._transport is not None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if not self._parser.half_way:
-            self._expect(self._server.limits.idle_timeout_s)
-        elif restart_timer:
+        if self._parser.in_body:
             self._expect(self._server.limits.request_timeout_s)
             self._bound_body()
+        elif may_begin and self._parser.half_way:
+            self._expect(self._server.limits.request_timeout_s)
 
     def _bound_body(self) -> None:
         """Give a body so much time as its length deserves, in however small pieces it comes."""
-        if not self._parser.in_body:
-            return
         if self._whole_until_s == float("inf"):
             self._whole_until_s = self._deadline_s + self._parser.body_bytes / self._server.limits.body_bytes_s
         self._deadline_s = min(self._deadline_s, self._whole_until_s)
@@ -341,7 +347,8 @@ class _Connection(asyncio.Protocol):
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
-        self._advance(restart_timer=True)
+        self._expect(self._server.limits.idle_timeout_s)
+        self._advance(may_begin=True)
 
     def _refuse(self, error: HttpError) -> None:
         if self._transport is not None:
