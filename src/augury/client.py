@@ -61,6 +61,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_FIRST_ANSWER_S = 5.0
+"""How long Redis may take for its first answer: it says by then that it is loading, or busy with somebody's script."""
+
 _CACHE_VARIABLE = "AUGURY_CACHE_BYTES"
 _CLOSED = "this client is closed; make a new one"
 
@@ -95,7 +98,7 @@ class Client:
             By default the user's state folder or, with a gateway, the Redis of its workers. False: nothing is
             measured, kept or read.
         patience_s: How long Redis and the gateway may be away, or refuse, before a run fails. A wrong address is told
-            at once all the same.
+            at once all the same, and a Redis there that answers nothing after 5 s.
         cache_bytes: How much room outputs of `@task(cache=…)` have, in the user's state folder or, with `redis`, there;
             the least recently used give way. By default the environment variable AUGURY_CACHE_BYTES, else 1 GiB. 0:
             nothing is kept or looked for.
@@ -483,7 +486,7 @@ class Client:
         if self._gateway_url is None:
             threading.Thread(target=load_driver, daemon=True).start()  # while the platform starts
             if self._redis is not None:
-                _check_redis(self._redis)
+                _check_redis(self._redis, self._patience_s)
             embedded = self._embedded.start(redis=self._redis, patience_s=self._patience_s)
             for note in embedded.notes:
                 _log.info("embedded platform: %s", note)
@@ -504,8 +507,8 @@ class Client:
             )
         keyring = client_keyring()
         address = self._redis or ""
+        _check_redis(address, self._patience_s)
         storage = open_storage(StorageConfig(redis=address, patience_s=self._patience_s))
-        storage.ping()
         gateway = HttpGateway(self._gateway_url, self._token, backoff=Backoff(patience_s=self._patience_s))
         return Platform(
             storage, address, gateway, gateway.limits(), None, self._platform_name, keyring, results=self._results
@@ -531,9 +534,12 @@ def _chosen_token(token: str | None, gateway: str | None) -> str:
     return checked_token(os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE)
 
 
-def _check_redis(address: str) -> None:
-    """Refuse a Redis that does not answer, or does not keep what it is given."""
-    storage = open_storage(StorageConfig(redis=address))
+def _check_redis(address: str, patience_s: float) -> None:
+    """Refuse a Redis that does not answer, or does not keep what it is given.
+
+    On a connection of its own: what is asked later may take longer.
+    """
+    storage = open_storage(StorageConfig(redis=address, patience_s=patience_s, timeout_s=_FIRST_ANSWER_S))
     try:
         storage.ping()
     finally:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from redis import exceptions
 
+from augury import Client, client, task
 from augury.config import StorageConfig
 from augury.errors import StorageError
 from augury.serde import Blob
@@ -26,6 +27,12 @@ from tests.waiting import Waiting
 
 KEEPING = {"appendonly": "yes", "appendfsync": "always"}
 """What a Redis needs for a restart to lose nothing."""
+
+
+@task
+def same(number: int) -> int:
+    return number
+
 
 StartServer = Callable[..., RedisServer]
 
@@ -331,3 +338,44 @@ def test_a_redis_that_stands_still_is_told_once_patience_ends(start_server: Star
     finally:
         os.kill(server.pid, signal.SIGCONT)
     assert run.status() is Status.GONE
+
+
+@pytest.fixture
+def mute_port() -> Iterator[int]:
+    """A port where calls are taken, and nothing is ever said."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield int(listener.getsockname()[1])
+
+
+@pytest.mark.parametrize("gateway", [None, "http://127.0.0.1:1"])
+def test_the_first_question_of_a_client_has_a_time_of_its_own(
+    mute_port: int, gateway: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_FIRST_ANSWER_S", 0.05)
+    asking = Client(redis=f"redis://127.0.0.1:{mute_port}", gateway=gateway, observers=[], history=False)
+    with asking, pytest.raises(StorageError, match="did not answer in time"):
+        asking.compute(same(1))
+
+
+@pytest.mark.parametrize(("scheme", "asked"), [("rediss", True), ("redis", False)])
+def test_whether_a_redis_that_says_nothing_speaks_tls_is_asked(mute_port: int, scheme: str, asked: bool) -> None:
+    mute = RedisClient(f"{scheme}://127.0.0.1:{mute_port}", timeout_s=0.05, backoff=Waiting().backoff(patience_s=0))
+    with pytest.raises(StorageError, match="did not answer in time") as caught:
+        mute.command("PING")
+    assert ("Does it speak TLS?" in str(caught.value)) is asked
+
+
+def test_a_redis_that_answers_something_else_than_tls_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"-ERR unknown command\r\n")
+
+        refusing = threading.Thread(target=refuse)
+        refusing.start()
+        with pytest.raises(StorageError, match="does not speak TLS: does it listen for that on another port"):
+            RedisClient(f"rediss://127.0.0.1:{listener.getsockname()[1]}").command("PING")
+        refusing.join()

@@ -13,6 +13,9 @@ _BRIEFLY_S: Final = 5.0
 """For what passes only if somebody makes room: whoever waits should learn of it before long."""
 _ALL_THERE_IS: Final = math.inf
 
+_NO_CONNECTION: Final = "Timeout connecting"
+"""What the library says if somebody took the call, or nobody did, and it went no further."""
+
 CERTIFICATES: Final = (
     "name the files in the address, as in "
     "rediss://host:6380/0?ssl_ca_certs=/ca.pem&ssl_certfile=/client.pem&ssl_keyfile=/client.key"
@@ -50,6 +53,7 @@ _MEANINGS: Final = (
         _NOT_AT_ALL,
     ),
     _Meaning(None, "certificate", f"and this client do not trust each other: {CERTIFICATES}", _NOT_AT_ALL),
+    _Meaning(None, "WRONG_VERSION_NUMBER", "does not speak TLS: does it listen for that on another port?", _NOT_AT_ALL),
     _Meaning(
         exceptions.OutOfMemoryError,
         "OOM ",
@@ -102,10 +106,15 @@ def explained(url: str, error: exceptions.RedisError, tried: str = "") -> Storag
     address, said = public_address(url), f"{error}; {tried}" if tried else str(error)
     meaning = _meaning_of(error)
     if meaning is not None:
-        return StorageError(f"Redis at {address} {meaning.text} ({said})")
+        return StorageError(f"Redis at {address} {meaning.text}{_doubt(url, said)} ({said})")
     if isinstance(error, exceptions.ConnectionError):
         return StorageError(f"cannot connect to Redis at {address}: is it running, and is the address right? ({said})")
     return StorageError(f"Redis at {address} refused the request: {said}")
+
+
+def _doubt(url: str, said: str) -> str:
+    """What else may be wrong: a server without TLS waits for the rest of what is no command to it."""
+    return " Does it speak TLS?" if url.startswith("rediss:") and _NO_CONNECTION in said else ""
 
 
 def _meaning_of(error: exceptions.RedisError) -> _Meaning | None:
