@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from augury.config import Resources, StorageConfig, is_positive, is_whole, public_address
+from augury.config import LARGEST, Resources, StorageConfig, but_not, is_number, is_positive, is_whole, public_address
 from augury.errors import DefinitionError
 
 
@@ -93,5 +93,37 @@ def test_true_is_neither_a_number_nor_whole() -> None:
     assert not is_whole(True, least=0)
 
 
-def test_numbers_beyond_floating_point_are_positive() -> None:
-    assert is_positive(10**400)
+@pytest.mark.parametrize("number", [LARGEST + 1, 1e12, 10**400, math.inf])
+def test_what_is_beyond_all_measure_is_no_setting(number: float) -> None:
+    assert not is_number(number)
+    assert not is_number(-number, least=-LARGEST)
+    assert not is_positive(number)
+    assert not is_whole(number, least=0)
+
+
+def test_more_than_a_century_in_seconds_is_a_number() -> None:
+    assert LARGEST > 100 * 366 * 24 * 3600
+    assert is_positive(LARGEST)
+    assert is_whole(LARGEST, least=0)
+
+
+def test_a_number_that_is_only_reckoned_with_must_fit_into_a_float() -> None:
+    assert is_number(1e300, most=math.inf)
+    assert is_number(math.inf, most=math.inf)
+    assert not is_number(10**400, most=math.inf)
+    assert not is_number(math.nan, most=math.inf)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("a", "not 'a'"),
+        (math.inf, "not inf"),
+        (-3, "not -3"),
+        (10**5000, "not more than 4,294,967,296"),
+        (-(10**5000), "not less than -4,294,967,296"),
+    ],
+    ids=["text", "infinity", "negative", "too large", "too small"],
+)
+def test_a_refusal_ends_with_what_was_given_or_with_the_most_there_can_be(value: object, told: str) -> None:
+    assert but_not(value) == told

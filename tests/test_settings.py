@@ -1,16 +1,34 @@
 """A wrong setting is refused where it is given, by an error that names it and says what is expected."""
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import augury
-from augury import Client, DefinitionError, Embedded, PlanError, Resources, UniformPlanner, WukongPlanner, task
+from augury import (
+    Client,
+    Constant,
+    DefinitionError,
+    Embedded,
+    Emulation,
+    FixedPredictions,
+    History,
+    LogNormal,
+    PlanError,
+    PlatformModel,
+    Price,
+    Resources,
+    UniformPlanner,
+    WukongPlanner,
+    task,
+)
 from augury.client import _warn_of_missing_limits
 from augury.dag.graph import build_workflow
 from augury.invoke.gateway import Limits
+from augury.metrics.history.history import open_history
 from augury.run.platform import check_limits
 
 
@@ -62,7 +80,50 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: UniformPlanner(odd("x")), PlanError, r"UniformPlanner: resources must be Resources\(.*not 'x'"),
     (lambda: UniformPlanner(max_clustering=odd("a")), PlanError, "UniformPlanner: max_clustering must be a whole"),
     (lambda: WukongPlanner(odd("x")), PlanError, r"WukongPlanner: resources must be Resources\(.*not 'x'"),
+    (lambda: Emulation(cold_start=odd("a")), DefinitionError, r"Emulation\.cold_start must be a Constant\(.*not 'a'"),
+    (lambda: Emulation(warm_start=odd(1.5)), DefinitionError, r"Emulation\.warm_start must be a Constant\(.*not 1\.5"),
+    (lambda: Emulation(seed=odd("a")), DefinitionError, r"Emulation\.seed must be a whole number, not 'a'"),
+    (lambda: Emulation(seed=2**64), DefinitionError, r"Emulation\.seed must be a whole number, not more than 9,22"),
+    (lambda: Emulation(storage_latency_s=odd("a")), DefinitionError, r"Emulation\.storage_latency_s must be a number"),
+    (lambda: Constant(odd("a")), DefinitionError, r"Constant\.seconds must be a number, zero or more, not 'a'"),
+    (lambda: LogNormal(odd("a"), 1), DefinitionError, r"LogNormal\.median_s must be a number above 0, not 'a'"),
+    (lambda: LogNormal(1, math.inf), DefinitionError, r"LogNormal\.p99_s must be a number above 0, not inf"),
+    (lambda: Price(start_billed=odd("a")), DefinitionError, r"Price\.start_billed must be True or False, not 'a'"),
+    (lambda: History(odd("a")), DefinitionError, r"History takes a store of records, not 'a': augury\.history\(…\)"),
+    (lambda: open_history("/nowhere").load(odd(3)), DefinitionError, "a workflow is named by a str, not by 3"),
+    (lambda: open_history("/nowhere").add(odd(3), "r", []), DefinitionError, "a workflow is named by a str, not by 3"),
 ]
+
+TOO_MUCH = 10**400
+TOO_LARGE: list[tuple[Callable[[], Any], str]] = [
+    (lambda: Embedded(start_timeout_s=1e12), r"Embedded\.start_timeout_s"),
+    (lambda: Embedded(slots=TOO_MUCH), r"Embedded\.slots"),
+    (lambda: task(retries=TOO_MUCH)(abs), "retries"),
+    (lambda: task(backoff_s=TOO_MUCH)(abs), "backoff_s"),
+    (lambda: task(timeout_s=TOO_MUCH)(abs), "timeout_s"),
+    (lambda: task(memory_mb=TOO_MUCH)(abs), "memory_mb"),
+    (lambda: Client(patience_s=TOO_MUCH), r"Client\(patience_s=…\)"),
+    (lambda: Client(lease_s=TOO_MUCH), r"Client\(lease_s=…\)"),
+    (lambda: Client(restarts=TOO_MUCH), r"Client\(restarts=…\)"),
+    (lambda: Client(late_factor=TOO_MUCH), r"Client\(late_factor=…\)"),
+    (lambda: Client(most_memory_mb=TOO_MUCH), r"Client\(most_memory_mb=…\)"),
+    (lambda: Client(cache_bytes=TOO_MUCH), r"Client\(cache_bytes=…\)"),
+    (lambda: Resources(cpus=TOO_MUCH), r"Resources\.cpus"),
+    (lambda: Resources(memory_mb=TOO_MUCH), r"Resources\.memory_mb"),
+    (lambda: Emulation(storage_latency_s=TOO_MUCH), r"Emulation\.storage_latency_s"),
+    (lambda: Price(step_s=TOO_MUCH), r"Price\.step_s"),
+    (lambda: PlatformModel(keep_alive_s=TOO_MUCH), r"PlatformModel\.keep_alive_s"),
+    (lambda: UniformPlanner(max_clustering=TOO_MUCH), "UniformPlanner: max_clustering"),
+    (lambda: double(1).plan(predictions=FixedPredictions(TOO_MUCH)), r"FixedPredictions\(seconds=…\)"),
+]
+
+
+@pytest.mark.parametrize(("give", "setting"), TOO_LARGE)
+def test_a_number_beyond_all_measure_is_refused_with_the_most_there_can_be(
+    give: Callable[[], Any], setting: str
+) -> None:
+    with pytest.raises((DefinitionError, PlanError), match=rf"{setting} must .*, not more than \d"):
+        give()
 
 
 @pytest.mark.parametrize(("give", "error", "text"), WRONG)
@@ -121,6 +182,13 @@ def test_a_token_with_a_line_break_in_it_is_refused_where_it_is_given(monkeypatc
     monkeypatch.setenv("AUGURY_TOKEN", "s3cret\nX: y")
     with pytest.raises(DefinitionError, match="AUGURY_TOKEN must be a token in printable ASCII"):
         Client(redis="redis://h", gateway="http://h")
+
+
+@pytest.mark.parametrize("given", ["9" * 5000, "1e9", "many"])
+def test_the_room_of_kept_outputs_is_a_number_of_bytes(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUGURY_CACHE_BYTES", given)
+    with pytest.raises(DefinitionError, match="AUGURY_CACHE_BYTES must be a whole number of bytes"):
+        Client()
 
 
 # Nothing to compute

@@ -27,6 +27,8 @@ from augury.config import (
     Resources,
     ResultsConfig,
     StorageConfig,
+    but_not,
+    is_number,
     is_positive,
     is_whole,
     public_address,
@@ -66,6 +68,7 @@ _FIRST_ANSWER_S = 5.0
 
 _CACHE_VARIABLE = "AUGURY_CACHE_BYTES"
 _CLOSED = "this client is closed; make a new one"
+_MOST_CACHE_BYTES = 2**62
 
 
 class _Defaults:
@@ -149,7 +152,7 @@ class Client:
         if planner is not None:
             _check_planner(planner, "Client")
         if not is_positive(patience_s):
-            raise DefinitionError(f"Client(patience_s=…) must be a number of seconds above 0, not {patience_s!r}")
+            raise DefinitionError(f"Client(patience_s=…) must be a number of seconds above 0, {but_not(patience_s)}")
         _check_care(lease_s, restarts, late_factor, most_memory_mb)
         fraction_of(sla)  # refuses what is none
         if gateway is not None and redis is None:
@@ -547,20 +550,18 @@ def _check_redis(address: str, patience_s: float) -> None:
 
 
 def _check_care(lease_s: object, restarts: object, late_factor: object, most_memory_mb: object) -> None:
-    if not (isinstance(lease_s, int | float) and is_positive(lease_s) and lease_s >= LEAST_LEASE_S):
+    if not is_number(lease_s, least=LEAST_LEASE_S):
         raise DefinitionError(
-            f"Client(lease_s=…) must be a number of seconds, at least {LEAST_LEASE_S:g}, not {lease_s!r}"
+            f"Client(lease_s=…) must be a number of seconds, at least {LEAST_LEASE_S:g}, {but_not(lease_s)}"
         )
     if not is_whole(restarts, least=0):
-        raise DefinitionError(f"Client(restarts=…) must be a whole number of at least 0, not {restarts!r}")
-    if late_factor is not None and not _is_at_least_one(late_factor):
-        raise DefinitionError(f"Client(late_factor=…) must be a number of at least 1, or None, not {late_factor!r}")
+        raise DefinitionError(f"Client(restarts=…) must be a whole number of at least 0, {but_not(restarts)}")
+    if late_factor is not None and not is_number(late_factor, least=1):
+        raise DefinitionError(f"Client(late_factor=…) must be a number of at least 1, or None, {but_not(late_factor)}")
     if most_memory_mb is not None and not is_whole(most_memory_mb, least=1):
-        raise DefinitionError(f"Client(most_memory_mb=…) must be a whole number of at least 1, not {most_memory_mb!r}")
-
-
-def _is_at_least_one(number: object) -> bool:
-    return isinstance(number, int | float) and is_positive(number) and number >= 1
+        raise DefinitionError(
+            f"Client(most_memory_mb=…) must be a whole number of at least 1, {but_not(most_memory_mb)}"
+        )
 
 
 def _check_planner(planner: object, where: str) -> None:
@@ -625,12 +626,15 @@ def _chosen_results(cache_bytes: object, redis: str | None) -> ResultsConfig:
     """Where outputs are kept for later runs, and how much room they have."""
     given = os.environ.get(_CACHE_VARIABLE, "").strip()
     if cache_bytes is None and given:
-        if not given.isdecimal():
+        if not given.isdecimal() or len(given) > len(str(_MOST_CACHE_BYTES)):
             raise DefinitionError(f"{_CACHE_VARIABLE} must be a whole number of bytes, not {given!r}")
         cache_bytes = int(given)
     most_bytes = CACHE_BYTES if cache_bytes is None else cache_bytes
-    if not isinstance(most_bytes, int) or not is_whole(most_bytes, least=0):
-        raise DefinitionError(f"Client(cache_bytes=…) must be a whole number of bytes, at least 0, not {cache_bytes!r}")
+    if not isinstance(most_bytes, int) or not is_whole(most_bytes, least=0, most=_MOST_CACHE_BYTES):
+        raise DefinitionError(
+            "Client(cache_bytes=…) must be a whole number of bytes, at least 0, "
+            f"{but_not(cache_bytes, _MOST_CACHE_BYTES)}"
+        )
     if redis is not None:
         return ResultsConfig("", most_bytes)
     try:

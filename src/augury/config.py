@@ -1,6 +1,7 @@
 """Frozen, picklable settings: what a user chooses, as values that travel."""
 
 import math
+import sys
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -15,6 +16,12 @@ PATIENCE_S = 30.0
 
 CONSTANT_BYTES = 64 * 1024
 """Arguments and functions above this size are stored once, however many tasks use them."""
+
+LARGEST = 2**32
+"""What a number is at most that somebody sets: more than a century in seconds. More is a slip, and fits nowhere."""
+
+LARGEST_FLOAT = sys.float_info.max
+"""What a number is at most that is only reckoned with."""
 
 LONGEST_CACHE_S = 400 * 24 * 3600
 """How long an output can be kept for later runs."""
@@ -40,9 +47,11 @@ class Resources(msgspec.Struct, frozen=True, order=True):
 
     def __post_init__(self) -> None:
         if not is_positive(self.cpus):
-            raise DefinitionError(f"Resources.cpus must be a positive number, not {self.cpus!r}")
+            raise DefinitionError(f"Resources.cpus must be a positive number, {but_not(self.cpus)}")
         if not is_whole(self.memory_mb, least=1):
-            raise DefinitionError(f"Resources.memory_mb must be a whole number of at least 1, not {self.memory_mb!r}")
+            raise DefinitionError(
+                f"Resources.memory_mb must be a whole number of at least 1, {but_not(self.memory_mb)}"
+            )
 
     @property
     def task_slots(self) -> int:
@@ -74,11 +83,11 @@ class StorageConfig(msgspec.Struct, frozen=True):
         if not self.redis:
             raise DefinitionError("StorageConfig.redis must be an address, such as redis://host:6379/0")
         if not is_whole(self.ttl_s, least=1):
-            raise DefinitionError(f"StorageConfig.ttl_s must be a whole number of at least 1, not {self.ttl_s!r}")
+            raise DefinitionError(f"StorageConfig.ttl_s must be a whole number of at least 1, {but_not(self.ttl_s)}")
         if not is_positive(self.patience_s):
-            raise DefinitionError(f"StorageConfig.patience_s must be a positive number, not {self.patience_s!r}")
+            raise DefinitionError(f"StorageConfig.patience_s must be a positive number, {but_not(self.patience_s)}")
         if self.timeout_s is not None and not is_positive(self.timeout_s):
-            raise DefinitionError(f"StorageConfig.timeout_s must be a positive number, not {self.timeout_s!r}")
+            raise DefinitionError(f"StorageConfig.timeout_s must be a positive number, {but_not(self.timeout_s)}")
 
     def __repr__(self) -> str:
         return f"StorageConfig({public_address(self.redis)})"
@@ -103,7 +112,8 @@ class Cache(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not is_positive(self.expires_s) or self.expires_s > LONGEST_CACHE_S:
             raise DefinitionError(
-                f"Cache.expires_s must be a positive number of seconds, at most 400 days, not {self.expires_s!r}"
+                "Cache.expires_s must be a positive number of seconds, at most 400 days, "
+                f"{but_not(self.expires_s, LONGEST_CACHE_S)}"
             )
 
 
@@ -150,11 +160,31 @@ def address_parts(url: str) -> SplitResult | None:
     return parts if known else None
 
 
+def is_number(value: object, *, least: float = 0, most: float = LARGEST) -> bool:
+    """Whether a value is a number within bounds, which fits into a float; NaN and True are none."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return least <= value <= most and (isinstance(value, float) or abs(value) <= LARGEST_FLOAT)
+
+
 def is_positive(number: object) -> bool:
-    """Whether a value is a number above zero; infinity and True are none."""
-    return isinstance(number, int | float) and not isinstance(number, bool) and 0 < number < math.inf
+    """Whether a value is a number above zero, and not beyond all measure; infinity and True are none."""
+    return is_number(number) and number != 0
 
 
-def is_whole(number: object, *, least: int) -> bool:
-    """Whether a value is an integer of at least `least`; True is none."""
-    return isinstance(number, int) and not isinstance(number, bool) and number >= least
+def is_whole(number: object, *, least: int, most: int = LARGEST) -> bool:
+    """Whether a value is an integer within bounds; True is none."""
+    return isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
+
+
+def but_not(value: object, most: float = LARGEST) -> str:
+    """How a message ends that refuses a setting.
+
+    Example:
+        >>> but_not("a"), but_not(10**30)
+        ("not 'a'", 'not more than 4,294,967,296')
+    """
+    if isinstance(value, int | float) and most < abs(value) < math.inf:
+        # Python does not even write numbers of many thousand digits.
+        return f"not more than {most:,}" if value > 0 else f"not less than -{most:,}"
+    return f"not {value!r}"

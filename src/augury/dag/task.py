@@ -9,7 +9,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
 
-from augury.config import Cache, is_positive, is_whole
+from augury.config import Cache, but_not, is_number, is_positive, is_whole
 from augury.dag.version import code_version
 from augury.errors import DefinitionError
 
@@ -47,11 +47,11 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         """
         if not is_whole(self.retries, least=0):
             raise DefinitionError(
-                f"@task on {name}: retries must be a whole number of at least 0, not {self.retries!r}"
+                f"@task on {name}: retries must be a whole number of at least 0, {but_not(self.retries)}"
             )
-        if self.backoff_s != 0 and not is_positive(self.backoff_s):
+        if not is_number(self.backoff_s):
             raise DefinitionError(
-                f"@task on {name}: backoff_s must be a number of seconds, at least 0, not {self.backoff_s!r}"
+                f"@task on {name}: backoff_s must be a number of seconds, at least 0, {but_not(self.backoff_s)}"
             )
         if not self.retry_on or not all(map(_is_exception, self.retry_on)):
             raise DefinitionError(
@@ -59,9 +59,11 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
                 f"not {self.retry_on!r}"
             )
         if self.timeout_s is not None and not is_positive(self.timeout_s):
-            raise DefinitionError(f"@task on {name}: timeout_s must be a positive number, not {self.timeout_s!r}")
+            raise DefinitionError(f"@task on {name}: timeout_s must be a positive number, {but_not(self.timeout_s)}")
         if self.memory_mb is not None and not is_whole(self.memory_mb, least=1):
-            raise DefinitionError(f"@task on {name}: memory_mb must be a positive whole number, not {self.memory_mb!r}")
+            raise DefinitionError(
+                f"@task on {name}: memory_mb must be a positive whole number, {but_not(self.memory_mb)}"
+            )
         if not isinstance(self.cache, Cache | None):
             raise DefinitionError(f"@task on {name}: cache must be True, False or a Cache(…), not {self.cache!r}")
         if type(self.optimizations) is not tuple:

@@ -4,12 +4,11 @@ A hint belongs to a task. The worker that runs the task reads it, and so do, for
 inputs and, for `TaskDupHint`, those that wait for its output. What they do about it is in `augury.worker.policies`.
 """
 
-import math
 from typing import Any
 
 import msgspec
 
-from augury.config import Resources, is_whole
+from augury.config import LARGEST_FLOAT, Resources, but_not, is_number, is_whole
 from augury.errors import DefinitionError
 
 
@@ -29,7 +28,7 @@ class PreWarmHint(msgspec.Struct, frozen=True, tag="pre-warm"):
 
     def __post_init__(self) -> None:
         if not is_whole(self.count, least=1):
-            raise DefinitionError(f"PreWarmHint.count must be a whole number of at least 1, not {self.count!r}")
+            raise DefinitionError(f"PreWarmHint.count must be a whole number of at least 1, {but_not(self.count)}")
         _check_seconds("PreWarmHint.after_s", self.after_s)
 
 
@@ -73,6 +72,7 @@ Hint = PreWarmHint | PreLoadHint | TaskDupHint | OwnHint
 
 
 def _check_seconds(name: str, value: object) -> None:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-    if not good:
-        raise DefinitionError(f"{name} must be a finite number of seconds that is not negative, not {value!r}")
+    if not is_number(value, most=LARGEST_FLOAT):
+        raise DefinitionError(
+            f"{name} must be a finite number of seconds that is not negative, {but_not(value, LARGEST_FLOAT)}"
+        )

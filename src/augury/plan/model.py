@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from augury.config import INLINE_BYTES, Resources, is_whole
+from augury.config import INLINE_BYTES, LARGEST_FLOAT, Resources, but_not, is_number, is_whole
 from augury.errors import DefinitionError
 from augury.predict.estimate import Estimate
 from augury.predict.sla import SLA
 
 
 def _check(name: str, value: object, *, above_zero: bool = False, finite: bool = True) -> None:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-    if not good or (above_zero and not value) or (finite and value == math.inf):
+    good = is_number(value, most=LARGEST_FLOAT if finite else math.inf)
+    if not good or (above_zero and not value):
         kind = "a positive number" if above_zero else "a number that is not negative"
-        raise DefinitionError(f"{name} must be {kind}, not {value!r}")
+        raise DefinitionError(f"{name} must be {kind}, {but_not(value, LARGEST_FLOAT)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,8 @@ class Price:
     def __post_init__(self) -> None:
         for name in ("usd_per_gb_s", "usd_per_request", "step_s"):
             _check(f"Price.{name}", getattr(self, name))
+        if not isinstance(self.start_billed, bool):
+            raise DefinitionError(f"Price.start_billed must be True or False, not {self.start_billed!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +245,7 @@ class PlatformModel:
         _check("PlatformModel.inline_bytes", self.inline_bytes)
         if not is_whole(self.concurrency, least=1):
             raise DefinitionError(
-                f"PlatformModel.concurrency must be a whole number of at least 1, not {self.concurrency!r}"
+                f"PlatformModel.concurrency must be a whole number of at least 1, {but_not(self.concurrency)}"
             )
         _check_kinds(self)
 

@@ -7,7 +7,7 @@ tests. The one that learns from history is in `augury.predict.workflow`.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from augury.config import Resources, is_whole
+from augury.config import LARGEST_FLOAT, Resources, but_not, is_number, is_whole
 from augury.dag.graph import Graph
 from augury.errors import DefinitionError
 from augury.predict.sla import SLA
@@ -158,6 +158,8 @@ def _at_memory(value: object, memory_mb: int) -> float:
 
 
 def _number(value: object, name: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf"):
+    if isinstance(value, int | float) and is_number(value, most=LARGEST_FLOAT):
         return float(value)
-    raise DefinitionError(f"FixedPredictions({name}=…) must hold finite numbers that are not negative, not {value!r}")
+    raise DefinitionError(
+        f"FixedPredictions({name}=…) must hold finite numbers that are not negative, {but_not(value, LARGEST_FLOAT)}"
+    )

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 
-from augury.config import Resources
+from augury.config import LARGEST_FLOAT, Resources, but_not
 from augury.dag.graph import FunctionInfo
 from augury.dag.task import TaskNode
 from augury.dag.version import code_version
@@ -253,8 +253,8 @@ class PredictionsProvider:
     def _startup(self, resources: Resources, state: str, sla: SLA, starting: int) -> Estimate:
         if state not in ("cold", "warm"):
             raise DefinitionError(f'unknown state {state!r}: choose "cold" or "warm"')
-        if not is_number(starting) or not 1 <= starting < math.inf:
-            raise DefinitionError(f"starting must be a number of at least 1, not {starting!r}")
+        if not is_number(starting) or not 1 <= starting <= LARGEST_FLOAT:
+            raise DefinitionError(f"starting must be a number of at least 1, {but_not(starting, LARGEST_FLOAT)}")
         _check_resources(resources)
         model = self._model(Quantity(state))
         return prior_startup(state, sla) if model is None else self._asked(model, float(starting), resources, sla)
@@ -424,11 +424,13 @@ def _checked(size: float, name: str) -> float:
     except OverflowError:
         number = math.inf
     if not 0 <= number < math.inf:
-        raise DefinitionError(f"{name} must be a finite number that is not negative, not {size!r}")
+        raise DefinitionError(f"{name} must be a finite number that is not negative, {but_not(size, LARGEST_FLOAT)}")
     return number
 
 
 def _checked_exponent(exponent: float | None, name: str) -> float | None:
-    if exponent is not None and not (is_number(exponent) and 0 <= exponent < math.inf):
-        raise DefinitionError(f"{name} must be a finite number that is not negative, or None, not {exponent!r}")
+    if exponent is not None and not (is_number(exponent) and 0 <= exponent <= LARGEST_FLOAT):
+        raise DefinitionError(
+            f"{name} must be a finite number that is not negative, or None, {but_not(exponent, LARGEST_FLOAT)}"
+        )
     return exponent

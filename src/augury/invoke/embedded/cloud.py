@@ -10,12 +10,15 @@ from random import Random
 
 import msgspec
 
+from augury.config import but_not, is_number, is_positive, is_whole
 from augury.errors import DefinitionError
 
 _Z99 = 2.3263478740408408
 """The 99th percentile of the standard normal distribution."""
 
 _MB = 1_000_000
+
+_MOST_SEED = 2**63 - 1
 
 
 class Constant(msgspec.Struct, frozen=True, tag=True):
@@ -24,8 +27,8 @@ class Constant(msgspec.Struct, frozen=True, tag=True):
     seconds: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.seconds) and self.seconds >= 0):
-            raise DefinitionError(f"Constant.seconds must be zero or more, not {self.seconds!r}")
+        if not is_number(self.seconds):
+            raise DefinitionError(f"Constant.seconds must be a number, zero or more, {but_not(self.seconds)}")
 
     def sample_s(self, rng: Random) -> float:
         """The time; `rng` is not used."""
@@ -49,7 +52,10 @@ class LogNormal(msgspec.Struct, frozen=True, tag=True):
     p99_s: float
 
     def __post_init__(self) -> None:
-        if not (0 < self.median_s <= self.p99_s and math.isfinite(self.p99_s)):
+        for name in ("median_s", "p99_s"):
+            if not is_positive(getattr(self, name)):
+                raise DefinitionError(f"LogNormal.{name} must be a number above 0, {but_not(getattr(self, name))}")
+        if self.median_s > self.p99_s:
             raise DefinitionError(
                 f"LogNormal needs 0 < median_s <= p99_s, not median_s={self.median_s!r}, p99_s={self.p99_s!r}"
             )
@@ -101,8 +107,16 @@ class Emulation(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in ("storage_latency_s", "bandwidth_mb_s_per_gb", "bandwidth_cap_mb_s"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise DefinitionError(f"Emulation.{name} must be zero or more, not {value!r}")
+            if not is_number(value):
+                raise DefinitionError(f"Emulation.{name} must be a number, zero or more, {but_not(value)}")
+        for name in ("cold_start", "warm_start"):
+            if not isinstance(getattr(self, name), StartUp):
+                raise DefinitionError(
+                    f"Emulation.{name} must be a Constant(seconds) or a LogNormal(median_s, p99_s), "
+                    f"not {getattr(self, name)!r}"
+                )
+        if not is_whole(self.seed, least=-_MOST_SEED, most=_MOST_SEED):
+            raise DefinitionError(f"Emulation.seed must be a whole number, {but_not(self.seed, _MOST_SEED)}")
 
     def bandwidth_mb_s(self, memory_mb: int) -> float:
         """Megabytes per second that a worker of this size gets; infinite if nothing limits it."""

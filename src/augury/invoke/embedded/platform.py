@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from augury.backoff import Backoff
-from augury.config import PATIENCE_S, StorageConfig, is_positive, is_whole
+from augury.config import PATIENCE_S, StorageConfig, but_not, is_number, is_whole
 from augury.errors import DefinitionError, PlatformError
 from augury.invoke.embedded.cgroups import sweep_groups
 from augury.invoke.embedded.cloud import Emulation
@@ -105,9 +105,7 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True):
         self._check("max_idle", "a whole number, at least 0", self.max_idle is None or is_whole(self.max_idle, least=0))
         self._check("body_mb", whole_of_1, is_whole(self.body_mb, least=1))
         for name in ("keep_alive_s", "linger_s", "detached_s", "start_timeout_s", "time_limit_s"):
-            value = getattr(self, name)
-            is_zero = value == 0 and not isinstance(value, bool)
-            self._check(name, "a number of seconds, at least 0", is_zero or is_positive(value))
+            self._check(name, "a number of seconds, at least 0", is_number(getattr(self, name)))
         self._check("enforce_limits", "True or False", isinstance(self.enforce_limits, bool))
         self._check("emulation", "an Emulation", isinstance(self.emulation, Emulation | None))
         for name in ("preload", "sys_path"):
@@ -118,7 +116,7 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check(self, name: str, expected: str, fits: bool) -> None:
         if not fits:
-            raise DefinitionError(f"Embedded.{name} must be {expected}, not {getattr(self, name)!r}")
+            raise DefinitionError(f"Embedded.{name} must be {expected}, {but_not(getattr(self, name))}")
 
     @property
     def concurrency(self) -> int:

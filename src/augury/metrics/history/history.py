@@ -13,7 +13,7 @@ from typing import IO, Self
 
 import msgspec
 
-from augury.config import is_positive, is_whole, public_address
+from augury.config import but_not, is_number, is_positive, is_whole, public_address
 from augury.errors import DefinitionError, StorageError
 from augury.metrics.history.folder import FolderStore, default_folder
 from augury.metrics.history.lines import added, lines_of, merged, parse_lines
@@ -59,6 +59,8 @@ class History:
     """
 
     def __init__(self, store: HistoryStore) -> None:
+        if isinstance(store, type) or not callable(getattr(store, "load", None)):
+            raise DefinitionError(f"History takes a store of records, not {store!r}: augury.history(…) opens one")
         self._store = store
 
     @property
@@ -74,6 +76,7 @@ class History:
             functions: The versions of its functions; those that it knows nothing of are looked up in other workflows.
             platform: Where it will run; start-ups and transfers there are looked up likewise.
         """
+        _check_name(workflow)
         own = self._store.load([workflow]).get(workflow)
         return self._completed(Records(workflow=workflow) if own is None else own, functions, [platform])
 
@@ -103,6 +106,7 @@ class History:
         Raises:
             DefinitionError: The measurements are damaged.
         """
+        _check_name(workflow)
         measured = list(series)
         for one in measured:
             if len(one.rows) % one.row_bytes:
@@ -150,12 +154,12 @@ class History:
         """
         if older_than_s is None and keep is None:
             raise DefinitionError("prune what? Give older_than_s=…, keep=…, or both")
-        if older_than_s is not None and older_than_s != 0 and not is_positive(older_than_s):
-            raise DefinitionError(f"prune(older_than_s=…) must be a number of seconds, not {older_than_s!r}")
+        if older_than_s is not None and not is_number(older_than_s):
+            raise DefinitionError(f"prune(older_than_s=…) must be a number of seconds, {but_not(older_than_s)}")
         if now_s is not None and not is_positive(now_s):
-            raise DefinitionError(f"prune(now_s=…) must be in seconds since the epoch, not {now_s!r}")
+            raise DefinitionError(f"prune(now_s=…) must be in seconds since the epoch, {but_not(now_s)}")
         if keep is not None and not is_whole(keep, least=0):
-            raise DefinitionError(f"prune(keep=…) must be a whole number of at least 0, not {keep!r}")
+            raise DefinitionError(f"prune(keep=…) must be a whole number of at least 0, {but_not(keep)}")
         now_s = time.time() if now_s is None else now_s
         doomed = [
             entry.workflow

@@ -1,10 +1,11 @@
 """Putting hints into plans, and seeing whether they help."""
 
+import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from augury.config import is_whole
+from augury.config import LARGEST_FLOAT, but_not, is_number, is_whole
 from augury.errors import PlanError
 from augury.plan.hints import Hint, PreWarmHint
 from augury.plan.outlook import Outlook
@@ -52,8 +53,8 @@ def check_number(owner: str, name: str, value: object, *, least: float = 0.0) ->
     Raises:
         PlanError: It is not.
     """
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value >= least:
-        raise PlanError(f"{owner}: {name} must be a number of at least {least:g}, not {value!r}")
+    if not is_number(value, least=least, most=math.inf):
+        raise PlanError(f"{owner}: {name} must be a number of at least {least:g}, {but_not(value, LARGEST_FLOAT)}")
 
 
 def check_count(owner: str, name: str, value: object, *, least: int = 0) -> None:
@@ -63,4 +64,4 @@ def check_count(owner: str, name: str, value: object, *, least: int = 0) -> None
         PlanError: It is not.
     """
     if not is_whole(value, least=least):
-        raise PlanError(f"{owner}: {name} must be a whole number of at least {least}, not {value!r}")
+        raise PlanError(f"{owner}: {name} must be a whole number of at least {least}, {but_not(value)}")

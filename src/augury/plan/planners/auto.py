@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from augury.config import Resources, is_positive
+from augury.config import Resources, but_not, is_number
 from augury.dag.graph import Graph
 from augury.errors import PlanError
 from augury.plan.making import optimized
@@ -148,9 +148,9 @@ def _checked_configurations(configurations: object) -> tuple[Resources, ...]:
 def _checked_time_s(time_s: object) -> float | None:
     if time_s is None:
         return None
-    if isinstance(time_s, int | float) and (is_positive(time_s) or time_s == 0):
+    if isinstance(time_s, int | float) and is_number(time_s):
         return float(time_s)
-    raise PlanError(f"AutoPlanner: time_s must be a number of seconds that is not negative, not {time_s!r}")
+    raise PlanError(f"AutoPlanner: time_s must be a number of seconds that is not negative, {but_not(time_s)}")
 
 
 def _usable(offered: Sequence[Resources], need_mb: Sequence[int]) -> list[Resources]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from augury.config import Resources, is_whole
+from augury.config import Resources, but_not, is_whole
 from augury.errors import PlanError
 from augury.plan.outlook import Optimization
 
@@ -17,7 +17,7 @@ def checked_resources(planner: str, resources: object) -> Resources:
 def checked_clustering(planner: str, max_clustering: object) -> int:
     """How many tasks of one group share a worker at most."""
     if not isinstance(max_clustering, int) or not is_whole(max_clustering, least=1):
-        raise PlanError(f"{planner}: max_clustering must be a whole number of at least 1, not {max_clustering!r}")
+        raise PlanError(f"{planner}: max_clustering must be a whole number of at least 1, {but_not(max_clustering)}")
     return max_clustering
 
 

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from augury.config import is_positive, is_whole
+from augury.config import but_not, is_positive, is_whole
 from augury.errors import PlanError
 from augury.plan.timeline import Simulation
 
@@ -49,7 +49,7 @@ class Objective:
         self.deadline_s = _positive("deadline_s", deadline_s)
         self.budget_usd = _positive("budget_usd", budget_usd)
         if max_workers is not None and not is_whole(max_workers, least=1):
-            raise PlanError(f"AutoPlanner: max_workers must be a whole number of at least 1, not {max_workers!r}")
+            raise PlanError(f"AutoPlanner: max_workers must be a whole number of at least 1, {but_not(max_workers)}")
         self.max_workers = max_workers
 
     @property
@@ -128,4 +128,4 @@ def _weight_of(wanted: object) -> float:
 def _positive(name: str, value: float | None) -> float | None:
     if value is None or is_positive(value):
         return value
-    raise PlanError(f"AutoPlanner: {name} must be a positive number, not {value!r}")
+    raise PlanError(f"AutoPlanner: {name} must be a positive number, {but_not(value)}")
