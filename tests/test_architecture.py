@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("invoke",),
     ("worker",),
     ("run", "planning"),
+    ("settings",),
     ("awaiting", "client"),
     ("api",),
     ("observe", "integrations"),

@@ -25,11 +25,11 @@ from augury import (
     WukongPlanner,
     task,
 )
-from augury.client import _warn_of_missing_limits
 from augury.dag.graph import build_workflow
 from augury.invoke.gateway import Limits
 from augury.metrics.history.history import open_history
 from augury.run.platform import check_limits
+from augury.settings import warn_of_missing_limits
 
 
 @task
@@ -224,10 +224,10 @@ def test_memory_that_a_worker_can_have_or_that_nobody_knows_is_accepted(memory_m
 
 
 def test_missing_limits_are_told_once_and_briefly(caplog: pytest.LogCaptureFixture) -> None:
-    _warn_of_missing_limits.cache_clear()
+    warn_of_missing_limits.cache_clear()
     with caplog.at_level(logging.INFO, logger="augury"):
-        _warn_of_missing_limits("CPU (Permission denied)")
-        _warn_of_missing_limits("CPU (Permission denied)")
+        warn_of_missing_limits("CPU (Permission denied)")
+        warn_of_missing_limits("CPU (Permission denied)")
     (message,) = caplog.messages
     assert message == (
         "the embedded platform cannot limit its workers' CPU (Permission denied); "

@@ -7,7 +7,6 @@ is started once per process, when it is first needed, and ends with it.
 import atexit
 import contextlib
 import contextvars
-import functools
 import importlib
 import logging
 import os
@@ -15,31 +14,27 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from augury.backoff import Backoff
 from augury.config import (
-    CACHE_BYTES,
     PATIENCE_S,
     Resources,
-    ResultsConfig,
     StorageConfig,
     but_not,
-    is_number,
     is_positive,
-    is_whole,
     public_address,
 )
 from augury.dag.graph import build_workflow
 from augury.dag.refs import tasks_in
 from augury.dag.task import TaskNode
-from augury.errors import DefinitionError, GatewayError, PlanError, PlatformError, RunLost, StorageError
+from augury.errors import DefinitionError, GatewayError, PlatformError, RunLost, StorageError
 from augury.invoke.embedded.platform import Embedded
 from augury.invoke.http_gateway import HttpGateway
-from augury.metrics.history.history import History, open_history
+from augury.metrics.history.history import History
 from augury.metrics.records import Records
 from augury.observation import Observer
 from augury.plan.model import PlatformModel
@@ -50,12 +45,25 @@ from augury.plan.predictions import Predictions
 from augury.planning import Planning, Question, Site, embedded_site, gateway_site
 from augury.predict.sla import SLA, fraction_of
 from augury.run import Place, Platform, Run, RunWatch, attach_run, find_place, sweep_places
-from augury.run.care import LEAST_LEASE_S, care_for, ending_with_client
+from augury.run.care import care_for, ending_with_client
+from augury.settings import (
+    check_address,
+    check_care,
+    check_forecast,
+    check_options,
+    check_planner,
+    check_redis,
+    checked_configurations,
+    checked_observers,
+    chosen_history,
+    chosen_results,
+    chosen_token,
+    warn_of_missing_limits,
+)
 from augury.storage.opening import load_driver, open_storage
 from augury.storage.protocols import Care
 from augury.storage.results.opening import open_results
-from augury.trust.folders import state_folder
-from augury.trust.sources import TOKEN_VARIABLE, checked_token, client_keyring
+from augury.trust.sources import client_keyring
 
 if TYPE_CHECKING:
     from augury.predict.estimator import Estimator
@@ -63,12 +71,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FIRST_ANSWER_S = 5.0
-"""How long Redis may take for its first answer: it says by then that it is loading, or busy with somebody's script."""
-
-_CACHE_VARIABLE = "AUGURY_CACHE_BYTES"
 _CLOSED = "this client is closed; make a new one"
-_MOST_CACHE_BYTES = 2**62
 
 
 class _Defaults:
@@ -143,17 +146,17 @@ class Client:
         late_factor: float | None = 3.0,
         most_memory_mb: int | None = None,
     ) -> None:
-        _check_address("redis", redis)
-        _check_address("gateway", gateway)
+        check_address("redis", redis)
+        check_address("gateway", gateway)
         if not isinstance(token, str | None):
             raise DefinitionError(f"Client(token=…) must be a str, not {type(token).__name__}")
         if not isinstance(platform, Embedded | None):
             raise DefinitionError(f"Client(platform=…) must be an Embedded(…), not {platform!r}")
         if planner is not None:
-            _check_planner(planner, "Client")
+            check_planner(planner, "Client")
         if not is_positive(patience_s):
             raise DefinitionError(f"Client(patience_s=…) must be a number of seconds above 0, {but_not(patience_s)}")
-        _check_care(lease_s, restarts, late_factor, most_memory_mb)
+        check_care(lease_s, restarts, late_factor, most_memory_mb)
         fraction_of(sla)  # refuses what is none
         if gateway is not None and redis is None:
             raise DefinitionError("Client(gateway=…) also needs redis=…: the address of the Redis that its workers use")
@@ -162,18 +165,18 @@ class Client:
         self._redis = redis
         self._gateway_url = gateway
         self._patience_s = float(patience_s)
-        self._results = _chosen_results(cache_bytes, redis)
+        self._results = chosen_results(cache_bytes, redis)
         self._care = Care(lease_s=float(lease_s), restarts=restarts, patience_s=self._patience_s)
         self._most_memory_mb = most_memory_mb
         self._late_factor = late_factor
-        self._token = _chosen_token(token, gateway)
+        self._token = chosen_token(token, gateway)
         self._embedded = Embedded() if platform is None else platform
         self.planner: Planner = AutoPlanner() if planner is None else planner
         self.sla: SLA = sla
-        self._configurations = _checked_configurations(configurations)
-        self._history = _chosen_history(history, redis if gateway else None)
+        self._configurations = checked_configurations(configurations)
+        self._history = chosen_history(history, redis if gateway else None)
         self._planning = Planning(self._history)
-        self._observers = _checked_observers(_Defaults.observers() if observers is None else observers)
+        self._observers = checked_observers(_Defaults.observers() if observers is None else observers)
         self._lock = threading.Lock()
         self._platform: Platform | None = None
         self._watches: set[RunWatch] = set()
@@ -206,7 +209,7 @@ class Client:
             detach: False: the run is cancelled when this client is closed or its process ends.
         """
         started_s = time.monotonic()
-        _check_options(name, plan)
+        check_options(name, plan)
         if not isinstance(detach, bool):
             raise DefinitionError(f"submit(detach=…) must be True or False, not {detach!r}")
         workflow = build_workflow(outputs)
@@ -298,7 +301,7 @@ class Client:
 
         What holds no task is its own value, and is returned as it is.
         """
-        _check_options(name, plan)
+        check_options(name, plan)
         if not isinstance(outputs, TaskNode) and not tasks_in(outputs):
             return outputs
         run = self.submit(outputs, name=name, plan=plan, detach=False)
@@ -329,10 +332,10 @@ class Client:
             sla: Which run to plan for; by default the client's.
             name: The workflow's name, if it is run under one.
         """
-        _check_options(name, None)
-        _check_forecast(predictions, platform)
+        check_options(name, None)
+        check_forecast(predictions, platform)
         if planner is not None:
-            _check_planner(planner, "plan")
+            check_planner(planner, "plan")
         workflow = build_workflow(outputs)
         return self._planned(
             Question(
@@ -356,7 +359,7 @@ class Client:
             name: Its name, if it is run under one.
             estimator: What learns from records; by default laws of size and resources are fitted to them.
         """
-        _check_options(name, None)
+        check_options(name, None)
         if isinstance(outputs, str):
             raise DefinitionError(
                 f"predictions are for a workflow, not for its name: predictions(tasks, name={outputs!r})"
@@ -489,13 +492,13 @@ class Client:
         if self._gateway_url is None:
             threading.Thread(target=load_driver, daemon=True).start()  # while the platform starts
             if self._redis is not None:
-                _check_redis(self._redis, self._patience_s)
+                check_redis(self._redis, self._patience_s)
             embedded = self._embedded.start(redis=self._redis, patience_s=self._patience_s)
             for note in embedded.notes:
                 _log.info("embedded platform: %s", note)
             threading.Thread(target=sweep_places, name="augury-sweep", daemon=True).start()
             if embedded.unlimited:
-                _warn_of_missing_limits(embedded.unlimited)
+                warn_of_missing_limits(embedded.unlimited)
             config = embedded.storage_config
             storage = open_storage(config)
             return Platform(
@@ -510,7 +513,7 @@ class Client:
             )
         keyring = client_keyring()
         address = self._redis or ""
-        _check_redis(address, self._patience_s)
+        check_redis(address, self._patience_s)
         storage = open_storage(StorageConfig(redis=address, patience_s=self._patience_s))
         gateway = HttpGateway(self._gateway_url, self._token, backoff=Backoff(patience_s=self._patience_s))
         return Platform(
@@ -521,146 +524,6 @@ class Client:
 def make_plan(outputs: Any, planner: Planner) -> Plan:
     """Plan the workflow behind any nesting of tasks, as the current client would."""
     return current_client().plan(outputs, planner)
-
-
-# Checking what users give
-
-
-def _check_address(setting: str, address: object) -> None:
-    if address is not None and not (isinstance(address, str) and address):
-        raise DefinitionError(f"Client({setting}=…) must be an address, as a str that is not empty, not {address!r}")
-
-
-def _chosen_token(token: str | None, gateway: str | None) -> str:
-    if token or gateway is None:
-        return checked_token(token or "", "Client(token=…)")
-    return checked_token(os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE)
-
-
-def _check_redis(address: str, patience_s: float) -> None:
-    """Refuse a Redis that does not answer, or does not keep what it is given.
-
-    On a connection of its own: what is asked later may take longer.
-    """
-    storage = open_storage(StorageConfig(redis=address, patience_s=patience_s, timeout_s=_FIRST_ANSWER_S))
-    try:
-        storage.ping()
-    finally:
-        storage.close()
-
-
-def _check_care(lease_s: object, restarts: object, late_factor: object, most_memory_mb: object) -> None:
-    if not is_number(lease_s, least=LEAST_LEASE_S):
-        raise DefinitionError(
-            f"Client(lease_s=…) must be a number of seconds, at least {LEAST_LEASE_S:g}, {but_not(lease_s)}"
-        )
-    if not is_whole(restarts, least=0):
-        raise DefinitionError(f"Client(restarts=…) must be a whole number of at least 0, {but_not(restarts)}")
-    if late_factor is not None and not is_number(late_factor, least=1):
-        raise DefinitionError(f"Client(late_factor=…) must be a number of at least 1, or None, {but_not(late_factor)}")
-    if most_memory_mb is not None and not is_whole(most_memory_mb, least=1):
-        raise DefinitionError(
-            f"Client(most_memory_mb=…) must be a whole number of at least 1, {but_not(most_memory_mb)}"
-        )
-
-
-def _check_planner(planner: object, where: str) -> None:
-    has_name = isinstance(getattr(planner, "name", None), str)
-    if isinstance(planner, type) or not has_name or not callable(getattr(planner, "plan", None)):
-        raise DefinitionError(
-            f"{where}(planner=…) must be an object with a name and a plan(graph, outlook) method, such as "
-            f"UniformPlanner(), not {planner!r}"
-        )
-
-
-def _check_forecast(predictions: object, platform: object) -> None:
-    predicts = callable(getattr(predictions, "execution_s", None)) and callable(getattr(predictions, "at", None))
-    provides = callable(getattr(predictions, "predict_execution_time", None))
-    if predictions is not None and (isinstance(predictions, type) or not (predicts or provides)):
-        raise DefinitionError(
-            "plan(predictions=…) must be FixedPredictions(…), a PredictionsProvider, or an object with the methods of "
-            f"augury.plan.predictions.Predictions, not {predictions!r}"
-        )
-    if not isinstance(platform, PlatformModel | None):
-        raise DefinitionError(f"plan(platform=…) must be a PlatformModel(…), not {platform!r}")
-
-
-def _checked_configurations(configurations: object) -> tuple[Resources, ...]:
-    if configurations is None:
-        return (Resources(),)
-    listed = tuple(configurations) if isinstance(configurations, Iterable) else ()
-    if not listed or not all(isinstance(one, Resources) for one in listed):
-        raise DefinitionError(
-            "Client(configurations=…) must be a list of Resources(cpus=…, memory_mb=…) with at least one, "
-            f"not {configurations!r}"
-        )
-    return tuple(sorted(listed))
-
-
-def _check_options(name: object, plan: object) -> None:
-    if name is not None and not (isinstance(name, str) and name.strip()):
-        raise DefinitionError(f"the name of a workflow must be a str that is not empty, not name={name!r}")
-    if isinstance(name, str) and any("\ud800" <= letter <= "\udfff" for letter in name):
-        raise DefinitionError(f"the name of a workflow must be text, which name={name!r} is not")
-    if not isinstance(plan, Plan | None):
-        raise PlanError(f"the plan to carry out must be a Plan, as .plan() makes it, not plan={plan!r}")
-
-
-def _chosen_history(choice: object, redis: str | None) -> History | None:
-    if choice is False:
-        return None
-    if isinstance(choice, History):
-        return choice
-    if choice is None or choice is True:
-        try:
-            return open_history(redis)
-        except StorageError as error:
-            _log.warning("nothing that runs teach will be kept: %s", error)
-            return None
-    if isinstance(choice, str | os.PathLike):
-        return open_history(choice)
-    raise DefinitionError(f"Client(history=…) must be a folder, an address of Redis or False, not {choice!r}")
-
-
-def _chosen_results(cache_bytes: object, redis: str | None) -> ResultsConfig:
-    """Where outputs are kept for later runs, and how much room they have."""
-    given = os.environ.get(_CACHE_VARIABLE, "").strip()
-    if cache_bytes is None and given:
-        if not given.isdecimal() or len(given) > len(str(_MOST_CACHE_BYTES)):
-            raise DefinitionError(f"{_CACHE_VARIABLE} must be a whole number of bytes, not {given!r}")
-        cache_bytes = int(given)
-    most_bytes = CACHE_BYTES if cache_bytes is None else cache_bytes
-    if not isinstance(most_bytes, int) or not is_whole(most_bytes, least=0, most=_MOST_CACHE_BYTES):
-        raise DefinitionError(
-            "Client(cache_bytes=…) must be a whole number of bytes, at least 0, "
-            f"{but_not(cache_bytes, _MOST_CACHE_BYTES)}"
-        )
-    if redis is not None:
-        return ResultsConfig("", most_bytes)
-    try:
-        return ResultsConfig(str(state_folder() / "results"), most_bytes)
-    except StorageError as error:
-        _log.info("outputs are kept no longer than the platform lives: %s", error)
-        return ResultsConfig("", most_bytes)
-
-
-def _checked_observers(observers: object) -> list[Observer]:
-    listed: list[Any] = list(observers) if isinstance(observers, Iterable) else [observers]
-    wrong = [one for one in listed if isinstance(one, type) or not callable(getattr(one, "on_event", None))]
-    if wrong or not isinstance(observers, Iterable):
-        raise DefinitionError(
-            f"Client(observers=…) must be a list of objects with an on_event(event) method, not {observers!r}"
-        )
-    return listed
-
-
-@functools.cache
-def _warn_of_missing_limits(unlimited: str) -> None:
-    """Once per process: who makes many clients has read it."""
-    _log.warning(
-        "the embedded platform cannot limit its workers' %s; Embedded(enforce_limits=False) limits nothing, silently",
-        unlimited,
-    )
 
 
 # The client that `.compute()` uses
