@@ -1,18 +1,21 @@
 """Two implementations of one protocol: every test that takes `storage` or `run` is held to both."""
 
+import hashlib
 import itertools
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from augury.config import Resources, StorageConfig
+from augury.storage import redis_client
 from augury.storage.memory import MemoryStorage
 from augury.storage.protocols import Claim, Coordination, Objects, RunSpec, Storage
 from augury.storage.redis import RedisStorage
-from augury.storage.redis_client import RedisClient
+from augury.storage.redis_client import RedisClient, Script, load_scripts
 from augury.storage.server import RedisServer
 
 SPEC = RunSpec(name="example", graph=b"\x00graph", program=b"\xffprogram", plan=b"plan", concurrency=4, inline_bytes=16)
@@ -26,6 +29,54 @@ def claim(worker: str, *tasks: int) -> Claim:
 
 def new_run_id() -> str:
     return f"run{next(_NUMBERS)}"
+
+
+class Clock:
+    """A time that passes when a test says so: for storage in memory, and for scripts (see `told_the_time`)."""
+
+    def __init__(self, redis: RedisClient | None = None) -> None:
+        self.now_s = 1000.0
+        self.redis = redis
+        self.tell()
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def wait(self, duration_s: float) -> None:
+        self.now_s += duration_s
+        self.tell()
+
+    def tell(self) -> None:
+        """Where scripts read what time it is."""
+        if self.redis is not None:
+            self.redis.command("SET", "clock", self.now_s)
+
+
+@cache
+def told_the_time() -> Mapping[str, Script]:
+    """The scripts, but they read a clock of ours instead of that of Redis."""
+    scripts = {}
+    for name, script in load_scripts().items():
+        text = script.text.replace("call('TIME')", "{ call('GET', 'clock'), 0 }")
+        scripts[name] = Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    return scripts
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "redis"])
+def clocked(request: pytest.FixtureRequest, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Storage:
+    """A storage whose leases run by `clock`."""
+    if request.param == "memory":
+        return MemoryStorage(clock, ttl_s=1e9)
+    storage: RedisStorage = request.getfixturevalue("redis_storage")
+    monkeypatch.setattr(redis_client, "load_scripts", told_the_time)
+    clock.redis = request.getfixturevalue("redis")
+    clock.tell()
+    return storage
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""Redis and memory give the same answers to the same random calls."""
+"""Redis and memory give the same answers to the same random calls, whenever they come."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from augury.config import Resources, StorageConfig
+from augury.storage import redis_client
 from augury.storage.memory import MemoryStorage
 from augury.storage.protocols import (
     CLIENT,
@@ -29,8 +30,9 @@ from augury.storage.protocols import (
     WorkerSummary,
 )
 from augury.storage.redis import RedisStorage
+from augury.storage.redis_client import RedisClient
 from augury.storage.server import RedisServer
-from tests.storage.conftest import SPEC, claim, new_run_id
+from tests.storage.conftest import SPEC, Clock, claim, new_run_id, told_the_time
 
 TASKS = 7
 SINKS = (TASKS - 1, TASKS - 2)
@@ -41,10 +43,11 @@ CAREFUL = msgspec.structs.replace(
 
 
 class Side:
-    """One of the two storages, with a cursor for each inbox."""
+    """One of the two storages, with a cursor for each inbox and a clock."""
 
-    def __init__(self, storage: Storage, run_id: str) -> None:
+    def __init__(self, storage: Storage, run_id: str, clock: Clock) -> None:
         self.run: Coordination = storage.coordination(run_id)
+        self.clock = clock
         self.cursors: dict[str, str] = {}
 
     def read(self, inbox: str) -> list[Event]:
@@ -133,6 +136,9 @@ def others() -> st.SearchStrategy[Call]:
         st.tuples(st.sampled_from(("", *WORKERS)), attempts, st.lists(losses, max_size=3)).map(
             lambda a: Call("beat", a, lambda side: side.run.beat(*a))
         ),
+        st.sampled_from([(100.0,), (400.0,), (600.0,), (1100.0,), (9000.0,), (90000.0,)]).map(
+            lambda a: Call("wait", a, lambda side: side.clock.wait(*a))
+        ),
         st.tuples(inboxes).map(lambda a: Call("read", a, lambda side: side.read(*a))),
         st.tuples(inboxes).map(lambda a: Call("post", a, lambda side: side.run.post(*a, [Printed(1, "stdout", "x")]))),
     )
@@ -181,15 +187,28 @@ def remains(side: Side) -> Remains:
 
 
 @pytest.fixture(scope="module")
-def redis_side(redis_server: RedisServer) -> RedisStorage:
-    return RedisStorage(StorageConfig(redis=redis_server.address))
+def redis_side(redis_server: RedisServer) -> Iterator[RedisStorage]:
+    storage = RedisStorage(StorageConfig(redis=redis_server.address))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redis_client, "load_scripts", told_the_time)
+        yield storage
+    storage.close()
+
+
+@pytest.fixture(scope="module")
+def redis_clock(redis_server: RedisServer) -> Iterator[Clock]:
+    client = RedisClient(redis_server.address)
+    yield Clock(client)
+    client.close()
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(story=stories())
-def test_redis_and_memory_agree(redis_side: RedisStorage, story: list[Call]) -> None:
+def test_redis_and_memory_agree(redis_side: RedisStorage, redis_clock: Clock, story: list[Call]) -> None:
     run_id = new_run_id()
-    sides = [Side(MemoryStorage(clock=lambda: 0.0), run_id), Side(redis_side, run_id)]
+    clock = Clock()
+    redis_clock.wait(clock.now_s - redis_clock.now_s)
+    sides = [Side(MemoryStorage(clock, ttl_s=1e9), run_id, clock), Side(redis_side, run_id, redis_clock)]
     for side in sides:
         side.run.create(CAREFUL, SINKS, [claim("a", 0)], [claim("b")])
     for call in story:

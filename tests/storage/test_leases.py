@@ -29,7 +29,7 @@ from augury.storage.protocols import (
     WorkerMissed,
     WorkerSummary,
 )
-from tests.storage.conftest import SPEC, claim, new_run_id
+from tests.storage.conftest import SPEC, Clock, claim, new_run_id
 
 SHORT_S = 0.01
 
@@ -352,6 +352,53 @@ class TestLeases:
         time.sleep(2 * SHORT_S)
         run.beat("p", 1)
         assert run.beat("p", 1) == Beat(Status.RUNNING)
+
+
+class TestStalls:
+    """Storage is away for a while: what is heard afterwards tells nothing of who is alive."""
+
+    LEASE_S = 100.0
+
+    @pytest.fixture
+    def run(self, clocked: Storage) -> Coordination:
+        """A run with three workers that have joined, and that is a while old."""
+        run = clocked.coordination(new_run_id())
+        spec = msgspec.structs.replace(SPEC, care=Care(lease_s=self.LEASE_S))
+        run.create(spec, [9], [claim(worker, place) for place, worker in enumerate(("a", "b", "c"))])
+        for worker in ("a", "b", "c"):
+            run.join(worker, 1)
+        return run
+
+    def beat(self, run: Coordination, clock: Clock, times: int, *workers: str) -> list[Beat]:
+        """Some workers beat, evenly spread over each quarter of a lease; what they were answered beside nothing."""
+        answers = []
+        for _ in range(times):
+            for worker in workers:
+                clock.wait(self.LEASE_S / 4 / len(workers))
+                answers.append(run.beat(worker, 1))
+        return [answer for answer in answers if answer != Beat(Status.RUNNING)]
+
+    @pytest.mark.parametrize("leases", [0.3, 0.5, 0.76, 0.99, 1.01, 3.0])
+    def test_nobody_is_replaced_after_a_stall(self, run: Coordination, clock: Clock, leases: float) -> None:
+        for _ in range(3):
+            assert self.beat(run, clock, 4, "a", "b", "c") == []
+            clock.wait(leases * self.LEASE_S)
+        assert self.beat(run, clock, 4, "c", "a", "b") == []
+
+    def test_who_died_before_is_found_within_a_lease_after_it(self, run: Coordination, clock: Clock) -> None:
+        clock.wait(0.8 * self.LEASE_S)
+        assert self.beat(run, clock, 4, "a", "b") == []
+        assert self.beat(run, clock, 1, "a", "b") == [Beat(Status.RUNNING, (Claim("c", (2,), Resources(), 2),))]
+
+    @pytest.mark.parametrize("leases", [0.4, 0.6, 5.0])
+    def test_who_is_dead_is_found_even_by_one_who_beats_rarely(
+        self, run: Coordination, clock: Clock, leases: float
+    ) -> None:
+        started: set[str] = set()
+        for _ in range(4):
+            clock.wait(leases * self.LEASE_S)
+            started |= {claim.worker for claim in run.beat().start}
+        assert started == {"a", "b", "c"}
 
 
 class TestRemains:

@@ -531,7 +531,8 @@ class Coordination(Protocol):
         the next attempt; unless it was lost too often. A worker that was claimed a lease ago and has not
         come up is to be started once more, under the same attempt: whichever invocation comes first is the one. If
         losses are told, that is so for all workers that have not come up: the lost ones may have had the duty to start
-        them. If nobody could beat for long, since storage was away, all leases begin anew. A worker that has not come
+        them. If nobody has beaten for half a lease, since storage was away, all leases begin anew, but those of workers
+        that were not heard of since that was so last. A worker that has not come
         up for `NEVER_UP` leases, while no other one of the run is up, is hopeless.
 
         A worker with a slash in its name is a second one for a task: if it is lost too often, it is only forgotten.

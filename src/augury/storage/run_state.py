@@ -60,7 +60,7 @@ class RunState:
         losses: Name → losses in a row without progress.
         tried: Task → which try of it is the next, and when.
         restarted: Name → the first attempt that stood for a lost one; all later ones lack what that had in memory.
-        beat_s: When somebody beat last.
+        beat_s: When somebody beat last; `renewed_s`: when all leases began anew last, since nobody could.
         fresh: Inboxes that got an event and whose subscribers were not told yet.
     """
 
@@ -89,6 +89,7 @@ class RunState:
         self.tried: dict[int, tuple[int, float]] = {}
         self.restarted: dict[str, int] = {}
         self.beat_s = clock()
+        self.renewed_s = -math.inf
         self.care = spec.care
         self.client_until_s = math.inf
         self._hear_client()
@@ -185,12 +186,24 @@ class RunState:
     def _renew(self, worker: str) -> None:
         """Somebody beats, a worker if it has a name."""
         now_s = self.clock()
-        if now_s - self.beat_s > self.care.lease_s:
-            # Nobody could beat: storage was away, and those who come back now may all be alive.
-            self.leases = {name: max(until_s, now_s + self._lease_s(name)) for name, until_s in self.leases.items()}
+        if now_s - self.beat_s > self.care.lease_s / 2:
+            self._renew_all(now_s)
         self.beat_s = now_s
         if worker in self.leases:  # else it has left, or gave its slot up
             self.leases[worker] = now_s + self._lease_s(worker)
+
+    def _renew_all(self, now_s: float) -> None:
+        """Nobody could beat: storage was away, and those who come back now may all be alive.
+
+        Half a lease is enough to tell: their last beats may have been a part of a lease earlier, so that leases run
+        out before a whole one is over. But once only for each worker that is not heard of between two such times: who
+        is dead must be found, even if whoever still beats does so rarely.
+        """
+        for name, until_s in self.leases.items():
+            lease_s = self._lease_s(name)
+            if until_s > self.renewed_s + lease_s:
+                self.leases[name] = max(until_s, now_s + lease_s)
+        self.renewed_s = now_s
 
     def _silent(self) -> list[str]:
         """Some of those whose leases have run out, the longest ago first."""

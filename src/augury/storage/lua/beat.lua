@@ -26,14 +26,24 @@ elseif is_orphan() then
   return answer({ status, {}, {} })
 end
 
-local beat = tonumber(call('HGET', META, 'beat'))
-if now - beat > lease_s then
-  -- Nobody could beat: storage was away, and those who come back now may all be alive.
+-- Nobody could beat: storage was away, and those who come back now may all be alive. Half a lease is enough to tell: their
+-- last beats may have been a part of a lease earlier, so that leases run out before a whole one is over. But once only for
+-- each worker that is not heard of between two such times: who is dead must be found, even if whoever still beats does so
+-- rarely.
+local function renew_all(renewed)
   local leases = call('ZRANGE', LEASES, 0, -1, 'WITHSCORES')
   for index = 1, #leases, 2 do
     local name, until_s = leases[index], tonumber(leases[index + 1])
-    change('ZADD', LEASES, math.max(until_s, now + lease_of(name)), name)
+    if until_s > renewed + lease_of(name) then
+      change('ZADD', LEASES, math.max(until_s, now + lease_of(name)), name)
+    end
   end
+  call('HSET', META, 'renewed', now)
+end
+
+local beats = call('HMGET', META, 'beat', 'renewed')
+if now - tonumber(beats[1]) > lease_s / 2 then
+  renew_all(tonumber(beats[2] or 0))
 end
 if me ~= '' and call('ZSCORE', LEASES, me) then -- else it has left, or gave its slot up
   change('ZADD', LEASES, now + lease_of(me), me)
