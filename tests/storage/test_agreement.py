@@ -38,7 +38,7 @@ TASKS = 7
 SINKS = (TASKS - 1, TASKS - 2)
 WORKERS = ("a", "b", "c")
 CAREFUL = msgspec.structs.replace(
-    SPEC, care=Care(lease_s=1000, restarts=1, larger=(Resources(1, 2048), Resources(2, 3000)))
+    SPEC, care=Care(lease_s=1000, restarts=1, client_s=3000, larger=(Resources(1, 2048), Resources(2, 3000)))
 )
 
 
@@ -133,7 +133,7 @@ def others() -> st.SearchStrategy[Call]:
         st.tuples(workers, attempts, st.sampled_from([0.0, 0.0, 1000.0])).map(
             lambda a: Call("suspend", a, lambda side: side.suspend(*a))
         ),
-        st.tuples(st.sampled_from(("", *WORKERS)), attempts, st.lists(losses, max_size=3)).map(
+        st.tuples(st.sampled_from(("", CLIENT, *WORKERS)), attempts, st.lists(losses, max_size=3)).map(
             lambda a: Call("beat", a, lambda side: side.run.beat(*a))
         ),
         st.sampled_from([(100.0,), (400.0,), (600.0,), (1100.0,), (9000.0,), (90000.0,)]).map(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from augury.storage.protocols import CLIENT, Beat, Care, Coordination, RunEnded, Status, Stop, Storage
-from tests.storage.conftest import SPEC, claim, new_run_id
+from tests.storage.conftest import SPEC, Clock, claim, new_run_id
 
 SHORT_S = 0.02
 
@@ -51,6 +51,34 @@ def test_a_worker_that_was_queued_does_not_begin(owned: NewRun) -> None:
     time.sleep(2 * SHORT_S)
     assert run.join("late", 1).status is Status.CANCELLED
     assert run.beat("w", 1).status is Status.CANCELLED
+
+
+def test_a_client_that_could_not_be_heard_keeps_its_run(clocked: Storage, clock: Clock) -> None:
+    run = clocked.coordination(new_run_id())
+    run.create(msgspec.structs.replace(SPEC, care=Care(lease_s=10.0, client_s=60.0)), [9], [claim("w", 0)])
+    run.join("w", 1)
+    run.beat(CLIENT)
+    for _ in range(2):
+        clock.wait(3600.0)  # the machine of all of them sleeps
+        assert run.beat("w", 1) == Beat(Status.RUNNING)
+        clock.wait(2.5)
+        assert run.beat(CLIENT) == Beat(Status.RUNNING)
+    for _ in range(24):
+        clock.wait(2.5)
+        assert run.beat("w", 1) == Beat(Status.RUNNING)
+    clock.wait(2.5)
+    assert run.beat("w", 1) == Beat(Status.CANCELLED)
+
+
+def test_nobody_waits_for_ever_for_a_client_because_of_rare_beats(clocked: Storage, clock: Clock) -> None:
+    run = clocked.coordination(new_run_id())
+    run.create(msgspec.structs.replace(SPEC, care=Care(lease_s=10.0, client_s=60.0)), [9], [claim("w", 0)])
+    run.join("w", 1)
+    for _ in range(9):  # the first of them counts as the end of a pause
+        clock.wait(7.0)
+        assert run.beat("w", 1) == Beat(Status.RUNNING)
+    clock.wait(7.0)
+    assert run.beat("w", 1) == Beat(Status.CANCELLED)
 
 
 def test_a_client_that_is_heard_of_keeps_its_run_alive(owned: NewRun) -> None:

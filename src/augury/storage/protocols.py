@@ -538,7 +538,8 @@ class Coordination(Protocol):
         A worker with a slash in its name is a second one for a task: if it is lost too often, it is only forgotten.
 
         The client beats under the name CLIENT. If the run ends with it (`Care.client_s`) and it is not heard of for so
-        long, the next beat of somebody else, or the next that joins, ends the run as CANCELLED.
+        long although others could beat, the next beat of somebody else, or the next that joins, ends the run as
+        CANCELLED.
         """
         ...
 

@@ -156,9 +156,9 @@ class RunState:
             self._hear_client()
         elif worker and self.workers[worker] != attempt:
             return Beat(Status.REPLACED)
-        elif self._cancel_orphan():
-            return Beat(self.status)
         self._renew(worker)
+        if self._cancel_orphan():
+            return Beat(self.status)
         start: list[Claim] = []
         hopeless: list[Hopeless] = []
         silent = self._silent()
@@ -197,12 +197,14 @@ class RunState:
 
         Half a lease is enough to tell: their last beats may have been a part of a lease earlier, so that leases run
         out before a whole one is over. But once only for each worker that is not heard of between two such times: who
-        is dead must be found, even if whoever still beats does so rarely.
+        is dead must be found, even if whoever still beats does so rarely. The same goes for the client.
         """
         for name, until_s in self.leases.items():
             lease_s = self._lease_s(name)
             if until_s > self.renewed_s + lease_s:
                 self.leases[name] = max(until_s, now_s + lease_s)
+        if self.client_until_s > self.renewed_s + self.care.client_s:
+            self.client_until_s = max(self.client_until_s, now_s + self.care.client_s)
         self.renewed_s = now_s
 
     def _silent(self) -> list[str]:

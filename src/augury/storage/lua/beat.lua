@@ -21,15 +21,12 @@ if me == 'client' then
   end
 elseif me ~= '' and attempt_of(me) ~= tonumber(ARGV[4]) then
   return decline({ 'replaced', {}, {} })
-elseif is_orphan() then
-  cancel_orphan()
-  return answer({ status, {}, {} })
 end
 
 -- Nobody could beat: storage was away, and those who come back now may all be alive. Half a lease is enough to tell: their
 -- last beats may have been a part of a lease earlier, so that leases run out before a whole one is over. But once only for
 -- each worker that is not heard of between two such times: who is dead must be found, even if whoever still beats does so
--- rarely.
+-- rarely. The same goes for the client.
 local function renew_all(renewed)
   local leases = call('ZRANGE', LEASES, 0, -1, 'WITHSCORES')
   for index = 1, #leases, 2 do
@@ -38,12 +35,20 @@ local function renew_all(renewed)
       change('ZADD', LEASES, math.max(until_s, now + lease_of(name)), name)
     end
   end
+  local client = call('HMGET', META, 'client lease', 'client until')
+  if client[1] and tonumber(client[2]) > renewed + client[1] then
+    call('HSET', META, 'client until', math.max(tonumber(client[2]), now + client[1]))
+  end
   call('HSET', META, 'renewed', now)
 end
 
 local beats = call('HMGET', META, 'beat', 'renewed')
 if now - tonumber(beats[1]) > lease_s / 2 then
   renew_all(tonumber(beats[2] or 0))
+end
+if is_orphan() then
+  cancel_orphan()
+  return answer({ status, {}, {} })
 end
 if me ~= '' and call('ZSCORE', LEASES, me) then -- else it has left, or gave its slot up
   change('ZADD', LEASES, now + lease_of(me), me)
