@@ -15,6 +15,7 @@ from augury.storage.protocols import (
     CLIENT,
     Care,
     Cause,
+    Claim,
     Completion,
     Consumer,
     Coordination,
@@ -210,7 +211,7 @@ def test_redis_and_memory_agree(redis_side: RedisStorage, redis_clock: Clock, st
     redis_clock.wait(clock.now_s - redis_clock.now_s)
     sides = [Side(MemoryStorage(clock, ttl_s=1e9), run_id, clock), Side(redis_side, run_id, redis_clock)]
     for side in sides:
-        side.run.create(CAREFUL, SINKS, [claim("a", 0)], [claim("b")])
+        side.run.create(CAREFUL, SINKS, [claim("a", 0)], [Claim("b", (), Resources(1.5, 1024))])
     for call in story:
         expected, actual = (call.do(side) for side in sides)
         assert actual == expected, call

@@ -250,6 +250,15 @@ class TestMemory:
         run.join("w", 2)
         assert run.beat(lost=[Missing("w", 2, Cause.MEMORY)]) == restarted(0, 1, attempt=3, resources=self.LADDER[2])
 
+    def test_who_has_more_cpus_than_the_larger_ones_keeps_them(self, careful: NewRun) -> None:
+        run = careful(larger=self.LADDER)
+        run.report(Report("w", claims=(Claim("x", (7,), Resources(2.5, 1024)),)))
+        run.join("x", 1)
+        for attempt, more in enumerate((Resources(2.5, 2048), Resources(2.5, 4096), Resources(4, 8192)), start=1):
+            beat = run.beat(lost=[Missing("x", attempt, Cause.MEMORY)])
+            assert beat.start == (Claim("x", (7,), more, attempt + 1),)
+            run.join("x", attempt + 1)
+
     def test_a_later_loss_does_not_take_it_away(self, careful: NewRun) -> None:
         run = careful(larger=self.LADDER)
         run.join("w", 1)

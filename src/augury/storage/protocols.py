@@ -272,7 +272,7 @@ class Care(msgspec.Struct, frozen=True, kw_only=True):
         lease_s: For how long a worker may be silent. Twice as long after each loss in a row: it may have been alive,
             and kept from beating by a task that holds the interpreter.
         restarts: How many losses of a worker in a row are made good, if it counted no completion between them.
-        larger: What workers can have, for those that need more memory; ascending.
+        larger: What workers can have, for those that need more memory; ascending. Who has more CPUs keeps them.
         client_s: For how long the client that the run ends with may be silent; 0: the run ends with nobody.
         patience_s: For how long the gateway may refuse to start workers, or be away.
     """

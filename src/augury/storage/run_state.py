@@ -233,8 +233,7 @@ class RunState:
         name, larger = loss.worker, None
         claim = self._claim_of(name)
         if loss.cause is Cause.MEMORY and name in self.claims:
-            had = claim.resources
-            larger = next((one for one in self.care.larger if one.memory_mb > had.memory_mb and one.covers(had)), None)
+            larger = self._larger(claim.resources)
         if loss.cause in (Cause.LOST, Cause.CUT):
             self.losses[name] += 1
         if self.losses[name] > self.care.restarts and "/" in name and name not in self.grants.values():
@@ -255,6 +254,11 @@ class RunState:
         self.restarted.setdefault(*self._expect(name, loss.attempt + 1))
         self.append(CLIENT, WorkerMissed(name, loss.attempt, loss.cause))
         start.append(self._claim_of(name))
+
+    def _larger(self, had: Resources) -> Resources | None:
+        """The next larger memory, with the CPUs that go with it, but not fewer than before."""
+        larger = (Resources(max(one.cpus, had.cpus), one.memory_mb) for one in self.care.larger)
+        return next((one for one in larger if one.memory_mb > had.memory_mb), None)
 
     def _claim_of(self, worker: str) -> Claim:
         """What it takes to start a worker under its present attempt."""

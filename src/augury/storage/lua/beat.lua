@@ -62,12 +62,12 @@ local function add_start(name)
   table.insert(start, call('HGET', CLAIMS, name) or '')
 end
 
--- A claim with the next larger memory, or nil.
+-- A claim with the next larger memory and the CPUs that go with it, but not fewer than before; or nil.
 local function enlarged(packed)
   local known = cmsgpack.unpack(packed)
   for _, larger in ipairs(cmsgpack.unpack(call('HGET', META, 'larger'))) do
-    if larger[2] > known[3] and larger[1] >= known[2] then
-      return cmsgpack.pack({ known[1], larger[1], larger[2] })
+    if larger[2] > known[3] then
+      return cmsgpack.pack({ known[1], math.max(larger[1], known[2]), larger[2] })
     end
   end
   return nil
