@@ -37,7 +37,7 @@ from tests.storage.conftest import SPEC, Clock, claim, new_run_id, told_the_time
 
 TASKS = 7
 SINKS = (TASKS - 1, TASKS - 2)
-WORKERS = ("a", "b", "c")
+WORKERS = ("a", "b", "c", "s1/a")
 CAREFUL = msgspec.structs.replace(
     SPEC, care=Care(lease_s=1000, restarts=1, client_s=3000, larger=(Resources(1, 2048), Resources(2, 3000)))
 )

@@ -229,6 +229,14 @@ class TestFencing:
         assert run.beat(lost=[Missing("s1/w", 1)]) == Beat(Status.RUNNING)
         assert run.join("s1/w", 1).status is Status.REPLACED
 
+    def test_nor_is_one_that_needs_more_memory_than_there_is(self, careful: NewRun) -> None:
+        run = careful(larger=(Resources(1, 64),))
+        run.join("w", 1)
+        run.report(Report("w", claims=(claim("s1/w", 1),)))
+        run.join("s1/w", 1)
+        assert run.beat(lost=[Missing("s1/w", 1, Cause.MEMORY)]) == Beat(Status.RUNNING)
+        assert run.join("s1/w", 1).status is Status.REPLACED
+
     def test_unless_it_was_first_and_goes_on_with_what_follows(self, careful: NewRun) -> None:
         run = careful(restarts=0)
         run.join("w", 1)

@@ -535,7 +535,8 @@ class Coordination(Protocol):
         that were not heard of since that was so last. A worker that has not come
         up for `NEVER_UP` leases, while no other one of the run is up, is hopeless.
 
-        A worker with a slash in its name is a second one for a task: if it is lost too often, it is only forgotten.
+        A worker with a slash in its name is a second one for a task: if it is lost too often, or needs more memory than
+        there is, it is only forgotten.
 
         The client beats under the name CLIENT. If the run ends with it (`Care.client_s`) and it is not heard of for so
         long although others could beat, the next beat of somebody else, or the next that joins, ends the run as

@@ -236,13 +236,14 @@ class RunState:
             larger = self._larger(claim.resources)
         if loss.cause in (Cause.LOST, Cause.CUT):
             self.losses[name] += 1
-        if self.losses[name] > self.care.restarts and "/" in name and name not in self.grants.values():
+        in_vain = self.losses[name] > self.care.restarts or (loss.cause is Cause.MEMORY and larger is None)
+        if in_vain and "/" in name and name not in self.grants.values():
             # A second worker for a task that another one still runs; had it been first, more would be its own.
             self.left.add((name, loss.attempt))
             del self.leases[name]
             self.starting.pop(name, None)
             return
-        if self.losses[name] > self.care.restarts or (loss.cause is Cause.MEMORY and larger is None):
+        if in_vain:
             # Who is told may be lost, too, before it has ended the run.
             self.leases[name] = self.clock() + self._lease_s(name)
             losses = self.losses[name]

@@ -96,13 +96,14 @@ local function replace(name, attempt, cause)
     change('HINCRBY', LOSSES, name, 1)
   end
   local losses = tonumber(call('HGET', LOSSES, name) or 0)
-  if losses > tonumber(call('HGET', META, 'restarts')) and is_spare(name) then
+  local in_vain = losses > tonumber(call('HGET', META, 'restarts')) or (cause == 'memory' and not more)
+  if in_vain and is_spare(name) then
     left = left + change('SADD', LEFT, string.format('%d ', attempt) .. name)
     change('ZREM', LEASES, name)
     change('ZREM', STARTING, name)
     return
   end
-  if losses > tonumber(call('HGET', META, 'restarts')) or (cause == 'memory' and not more) then
+  if in_vain then
     -- Who is told may be lost, too, before it has ended the run.
     change('ZADD', LEASES, now + lease_of(name), name)
     for _, told in ipairs({ name, attempt, losses, cause, claimed }) do
