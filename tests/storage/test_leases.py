@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from augury.config import Resources
-from augury.storage.memory import MemoryStorage
 from augury.storage.protocols import (
     CLIENT,
+    NEVER_UP_S,
     Beat,
     Care,
     Cause,
@@ -349,16 +349,19 @@ class TestLeases:
         assert beat_until_something_happens(run) == restarted(0, 1, attempt=1)
         assert missed(run) == []
 
-    def test_who_never_comes_up_is_hopeless(self) -> None:
-        clock = [0.0]
-        run = MemoryStorage(clock=lambda: clock[0], ttl_s=1e9).coordination("r")
-        run.create(SPEC, [9], [claim("w", 0)])
+    @pytest.mark.parametrize("lease_s", [0.2, 10.0, 3600.0])
+    def test_who_never_comes_up_is_hopeless_after_half_a_day(
+        self, clocked: Storage, clock: Clock, lease_s: float
+    ) -> None:
+        began_s = clock()
+        run = clocked.coordination(new_run_id())
+        run.create(msgspec.structs.replace(SPEC, care=Care(lease_s=lease_s)), [9], [claim("w", 0)])
         answer = Beat(Status.RUNNING)
         while not answer.hopeless:
-            clock[0] += 2.5
+            clock.wait(60.0)
             answer = run.beat()
         assert answer.hopeless == (Hopeless("w", 1, 0, Resources(), Cause.START),)
-        assert 3600 < clock[0] < 3 * 3600
+        assert NEVER_UP_S < clock() - began_s < 2.1 * NEVER_UP_S
 
     def test_a_suspended_worker_holds_none(self, careful: NewRun) -> None:
         run = careful(lease_s=SHORT_S)

@@ -406,8 +406,9 @@ class WorkerMissed(Event, frozen=True):
     cause: Cause = Cause.LOST
 
 
-NEVER_UP = 360
-"""After how many leases a worker counts as never coming up. Platforms queue, and others may have all their slots."""
+NEVER_UP_S = 12 * 3600.0
+"""After how long a worker counts as never coming up. Platforms queue, and other runs may have all their slots for long;
+how long that takes has nothing to do with leases."""
 
 CLIENT = "client"
 """The name of the client's inbox."""
@@ -533,7 +534,7 @@ class Coordination(Protocol):
         losses are told, that is so for all workers that have not come up: the lost ones may have had the duty to start
         them. If nobody has beaten for half a lease, since storage was away, all leases begin anew, but those of workers
         that were not heard of since that was so last. A worker that has not come
-        up for `NEVER_UP` leases, while no other one of the run is up, is hopeless.
+        up for `NEVER_UP_S`, while no other one of the run is up, is hopeless.
 
         A worker with a slash in its name is a second one for a task: if it is lost too often, or needs more memory than
         there is, it is only forgotten.

@@ -14,7 +14,7 @@ from augury.serde import Blob, Buffer
 from augury.storage.foreign import guarded
 from augury.storage.keys import PING, RunKeys, object_key
 from augury.storage.protocols import (
-    NEVER_UP,
+    NEVER_UP_S,
     Beat,
     Cause,
     Claim,
@@ -178,7 +178,7 @@ class RedisCoordination:
     def beat(self, worker: str = "", attempt: int = 0, lost: Sequence[Missing] = ()) -> Beat:
         """Renew a lease; see to those that have run out."""
         told = [argument for loss in lost for argument in (loss.worker, loss.attempt, loss.cause.value)]
-        status, start, hopeless = self._once("beat", [], [worker, attempt, STARTED_AGAIN, NEVER_UP, *told])
+        status, start, hopeless = self._once("beat", [], [worker, attempt, STARTED_AGAIN, NEVER_UP_S, *told])
         claims = [_claim(*start[place : place + 3]) for place in range(0, len(start), 3)]
         given_up = [_hopeless(*hopeless[place : place + 5]) for place in range(0, len(hopeless), 5)]
         return Beat(Status(status.decode()), tuple(claims), tuple(given_up))

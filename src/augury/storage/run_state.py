@@ -13,7 +13,7 @@ import msgspec
 from augury.config import Resources
 from augury.storage.protocols import (
     CLIENT,
-    NEVER_UP,
+    NEVER_UP_S,
     Beat,
     Cause,
     Claim,
@@ -219,7 +219,7 @@ class RunState:
         # Twice as long as it has waited: a platform may be slow, or full.
         self.leases[name] = self.clock() + max(self.care.lease_s, waited_s)
         claim = self._claim_of(name)
-        if waited_s > NEVER_UP * self.care.lease_s and self.leases.keys() == self.starting.keys():
+        if waited_s > NEVER_UP_S and self.leases.keys() == self.starting.keys():
             hopeless.append(Hopeless(name, claim.attempt, 0, claim.resources, Cause.START))
         else:
             start.append(claim)

@@ -1,5 +1,5 @@
 -- ARGV[3]: who beats, `client` for the client that the run ends with, or empty. ARGV[4]: its attempt. ARGV[5]: how many workers
--- that have not come up are started again at once. ARGV[6]: after how many leases they never will. ARGV[7] and on: worker,
+-- that have not come up are started again at once. ARGV[6]: after how many seconds they never will. ARGV[7] and on: worker,
 -- attempt and cause of each invocation that is lost.
 -- Returns {status, start (name, attempt, claim, …), hopeless (name, attempt, losses, cause, claim, …)}.
 if not status then
@@ -158,7 +158,7 @@ for _, name in ipairs(late) do
     -- Twice as long as it has waited: a platform may be slow, or full.
     local waited = now - tonumber(call('ZSCORE', STARTING, name))
     change('ZADD', LEASES, now + math.max(lease_s, waited), name)
-    if waited > tonumber(ARGV[6]) * lease_s and call('ZCARD', LEASES) == call('ZCARD', STARTING) then
+    if waited > tonumber(ARGV[6]) and call('ZCARD', LEASES) == call('ZCARD', STARTING) then
       for _, told in ipairs({ name, attempt_of(name), 0, 'start', call('HGET', CLAIMS, name) or '' }) do
         table.insert(hopeless, told)
       end
