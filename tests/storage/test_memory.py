@@ -65,6 +65,20 @@ def test_objects_expire_too(storage: MemoryStorage, clock: Clock) -> None:
         objects.put("o2", Blob([b"x"]))
 
 
+def test_objects_of_a_run_that_goes_on_do_not(storage: MemoryStorage, run: MemoryCoordination, clock: Clock) -> None:
+    objects = storage.objects("run")
+    objects.create()
+    objects.put("o1", Blob([b"x"]))
+    for clock.now_s in (75, 150, 225):
+        run.beat()
+    assert objects.get(["o1"]) == {"o1": b"x"}
+    run.fail(Status.FAILED, b"")
+    clock.now_s = 300
+    run.beat()
+    clock.now_s = 325
+    assert objects.get(["o1"]) == {}
+
+
 def test_the_grace_is_measured_by_the_clock(run: MemoryCoordination, clock: Clock) -> None:
     run.report(Report("x", claims=(claim("w", 1),)))
     run.join("w", 1)

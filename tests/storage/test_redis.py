@@ -34,7 +34,7 @@ from augury.storage.protocols import (
     WorkerLeft,
     WorkerSummary,
 )
-from augury.storage.redis import RedisStorage
+from augury.storage.redis import RedisObjects, RedisStorage
 from augury.storage.redis_client import RedisClient
 from augury.storage.redis_errors import explained
 from augury.storage.server import RedisServer
@@ -118,9 +118,41 @@ class TestKeys:
         objects.create()
         objects.put("o1", Blob([b"x"]))
         assert sorted(redis.command("KEYS", "*")) == [b"augury:obj:run:o1", b"augury:{run}:objects"]
-        assert all(0 < redis.command("TTL", key) <= 1000 for key in redis.command("KEYS", "*"))
+        assert all(1000 < redis.command("TTL", key) <= 1250 for key in redis.command("KEYS", "*"))
         objects.remove()
         assert redis.command("DBSIZE") == 0
+
+    def test_objects_live_on_with_their_run(
+        self, run: Coordination, redis_storage: RedisStorage, redis: RedisClient
+    ) -> None:
+        objects = redis_storage.objects("run")
+        objects.create()
+        objects.put("c0", Blob([b"x"]))
+        objects.put("o1", Blob([b"y"]))
+        objects.delete(["o1"])
+        places = ["augury:obj:run:c0", "augury:{run}:objects"]
+        for beats, expected in ((5, 10), (1, 1250)):  # once, when a quarter of the time is over, by whoever beats then
+            for place in places:
+                redis.command("EXPIRE", place, 10)
+            for beat in range(beats):
+                run.beat("first", 1) if beat % 2 else run.beat(CLIENT)
+            assert all(expected - 2 <= redis.command("TTL", place) <= expected for place in places)
+            redis.command("HINCRBYFLOAT", "augury:{run}:meta", "objects", -251)
+        redis.command("EXPIRE", places[0], 10)
+        run.fail(Status.CANCELLED, b"")
+        run.beat(CLIENT)
+        assert redis.command("TTL", places[0]) <= 10
+        assert len(redis.command("KEYS", "augury:obj:*")) == 1
+
+    def test_a_beat_that_cannot_have_them_live_on_is_answered(
+        self, run: Coordination, redis: RedisClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(_: object) -> None:
+            raise StorageError("away")
+
+        monkeypatch.setattr(RedisObjects, "prolong", refuse)
+        redis.command("HINCRBYFLOAT", "augury:{run}:meta", "objects", -251)
+        assert run.beat(lost=run.live()).start
 
     def test_a_late_object_leaves_no_key(self, redis_storage: RedisStorage, redis: RedisClient) -> None:
         with pytest.raises(StorageError, match="gone"):

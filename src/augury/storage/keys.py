@@ -22,8 +22,8 @@ class RunKeys:
     """The coordination keys of one run.
 
         meta      hash    status, ttl, sinks left, ran, invocations, left; how the run looks after its workers, how many
-                          were lost, when somebody beat last and when all leases began anew last; and for
-                          each caller its last call and what
+                          were lost, when somebody beat last, when all leases began anew last and when all
+                          objects were to live on; and for each caller its last call and what
                           it was told, for a call that is sent again. The run exists while this key does
         done      bitmap  one bit for each task whose completion was counted
         counts    hash    task → completions counted for it

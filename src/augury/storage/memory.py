@@ -105,7 +105,13 @@ class MemoryCoordination:
     def beat(self, worker: str = "", attempt: int = 0, lost: Sequence[Missing] = ()) -> Beat:
         """Renew a lease; see to those that have run out."""
         with self._changing() as run:
-            return Beat(Status.GONE) if run is None else run.beat(worker, attempt, lost)
+            if run is None:
+                return Beat(Status.GONE)
+            beat = run.beat(worker, attempt, lost)
+            room = self._shared.room(self._run_id)
+            if room is not None and beat.status is Status.RUNNING:
+                room.expires_s = self._shared.expiry()
+            return beat
 
     def report(self, report: Report) -> Outcome:
         """Count completions, store small outputs, wake and claim workers: one atomic step."""
@@ -286,8 +292,7 @@ class MemoryObjects:
             self._shared.rooms.pop(self._run_id, None)
 
     def _room(self) -> "_Room | None":
-        room = self._shared.rooms.get(self._run_id)
-        return room if room is not None and self._shared.clock() < room.expires_s else None
+        return self._shared.room(self._run_id)
 
 
 class _Room:
@@ -318,6 +323,10 @@ class _Shared:
 
     def touch(self, run: RunState) -> None:
         run.expires_s = self.expiry()
+
+    def room(self, run_id: str) -> "_Room | None":
+        room = self.rooms.get(run_id)
+        return room if room is not None and self.clock() < room.expires_s else None
 
     def expiry(self) -> float:
         return self.clock() + self.ttl_s

@@ -13,7 +13,8 @@ Guarantees of `Coordination`, whoever implements it:
 3. *No wake-up is lost.* Events stay in an inbox until the run is removed; readers hold a cursor.
 4. *One round trip* reports any number of completions with everything that follows from them.
 5. After a run was removed nothing brings its keys back: late calls get `Status.GONE` and leave no trace.
-6. Every key expires `ttl_s` after the last change of its run.
+6. Every key expires `ttl_s` after the last change of its run, and while somebody beats for it, none does. Objects may
+   live for a quarter of that longer.
 7. *One invocation embodies a worker.* What an earlier attempt says, or a second invocation of the same attempt,
    changes nothing: it is told that it is `REPLACED`.
 8. *Every worker that is expected is watched.* From its claim to its leaving it holds a lease; when that runs out,
@@ -535,6 +536,8 @@ class Coordination(Protocol):
         them. If nobody has beaten for half a lease, since storage was away, all leases begin anew, but those of workers
         that were not heard of since that was so last. A worker that has not come
         up for `NEVER_UP_S`, while no other one of the run is up, is hopeless.
+
+        Now and then whoever beats also has the run's objects live on.
 
         A worker with a slash in its name is a second one for a task: if it is lost too often, or needs more memory than
         there is, it is only forgotten.

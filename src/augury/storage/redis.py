@@ -1,7 +1,9 @@
 """Shared storage in Redis. Keys are in `keys.py`; what happens atomically is in the scripts of `lua/`."""
 
+import math
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,7 @@ class RedisCoordination:
         self._run_id = run_id
         self._ttl_s = ttl_s
         self._keys = RunKeys.of(run_id)
+        self._objects = RedisObjects(client, run_id, ttl_s)  # of which there are none if they are in shared memory
         self._callers = Callers()
 
     def create(
@@ -178,8 +181,12 @@ class RedisCoordination:
     def beat(self, worker: str = "", attempt: int = 0, lost: Sequence[Missing] = ()) -> Beat:
         """Renew a lease; see to those that have run out."""
         told = [argument for loss in lost for argument in (loss.worker, loss.attempt, loss.cause.value)]
-        status, start, hopeless = self._once("beat", [], [worker, attempt, STARTED_AGAIN, NEVER_UP_S, *told])
+        arguments = [worker, attempt, STARTED_AGAIN, NEVER_UP_S, *told]
+        status, start, hopeless, objects_due = self._once("beat", [], arguments)
         claims = [_claim(*start[place : place + 3]) for place in range(0, len(start), 3)]
+        if objects_due:
+            with suppress(StorageError):  # somebody else will, before they are too old
+                self._objects.prolong()
         given_up = [_hopeless(*hopeless[place : place + 5]) for place in range(0, len(hopeless), 5)]
         return Beat(Status(status.decode()), tuple(claims), tuple(given_up))
 
@@ -302,12 +309,13 @@ class RedisObjects:
     def __init__(self, client: RedisClient, run_id: str, ttl_s: int) -> None:
         self._client = client
         self._run_id = run_id
-        self._ttl_s = ttl_s
+        # Whoever beats has them live on after each quarter of `ttl_s`, so that no object expires before its run.
+        self._life_s = ttl_s + math.ceil(ttl_s / 4)
         self._index = RunKeys.of(run_id).objects
 
     def create(self) -> None:
         """Make room for the run; `put` fails before, and after `remove`."""
-        self._client.pipeline([("RPUSH", self._index, b""), ("EXPIRE", self._index, self._ttl_s)])
+        self._client.pipeline([("RPUSH", self._index, b""), ("EXPIRE", self._index, self._life_s)])
 
     def put(self, key: str, blob: Blob) -> None:
         """Store a value; its parts are sent one after another, and never joined."""
@@ -321,8 +329,8 @@ class RedisObjects:
         registered, _ = self._client.set_with(
             place,
             blob,
-            self._ttl_s,
-            [("RPUSHX", self._index, key), ("EXPIRE", self._index, self._ttl_s)],
+            self._life_s,
+            [("RPUSHX", self._index, key), ("EXPIRE", self._index, self._life_s)],
             once=True,
         )
         if not registered:
@@ -346,14 +354,25 @@ class RedisObjects:
         for start in range(0, len(places), _MAX_FIELDS):
             self._client.command("UNLINK", *places[start : start + _MAX_FIELDS])
 
+    def prolong(self) -> None:
+        """Have all objects live as long again as if they were stored now."""
+        keys = (object_key(self._run_id, key.decode()) for key in self._listed() if key)
+        places = [self._index, *keys]
+        for start in range(0, len(places), _MAX_FIELDS):
+            self._client.pipeline([("EXPIRE", place, self._life_s) for place in places[start : start + _MAX_FIELDS]])
+
     def remove(self) -> None:
         """Forget everything of the run."""
-        self._delete_listed(self._client.command("LRANGE", self._index, 0, -1))
+        self._delete_listed(self._listed())
         # At once, so that a value stored meanwhile is either in the list or finds that there is none.
         *_, (keys, _) = self._client.pipeline(
             [("MULTI",), ("LRANGE", self._index, 0, -1), ("UNLINK", self._index), ("EXEC",)]
         )
         self._delete_listed(keys)
+
+    def _listed(self) -> list[bytes]:
+        keys: list[bytes] = self._client.command("LRANGE", self._index, 0, -1)
+        return keys
 
     def _delete_listed(self, keys: Iterable[bytes]) -> None:
         self.delete(key.decode() for key in keys if key)

@@ -1,16 +1,17 @@
 -- ARGV[3]: who beats, `client` for the client that the run ends with, or empty. ARGV[4]: its attempt. ARGV[5]: how many workers
 -- that have not come up are started again at once. ARGV[6]: after how many seconds they never will. ARGV[7] and on: worker,
 -- attempt and cause of each invocation that is lost.
--- Returns {status, start (name, attempt, claim, …), hopeless (name, attempt, losses, cause, claim, …)}.
+-- Returns {status, start (name, attempt, claim, …), hopeless (name, attempt, losses, cause, claim, …), whether the caller has
+-- the duty to have the objects of the run live on}: they are other keys, perhaps on other shards.
 if not status then
-  return { 'gone', {}, {} }
+  return { 'gone', {}, {}, 0 }
 end
 local earlier = answered()
 if earlier then
   return earlier
 end
 if status ~= 'running' then
-  return decline({ status, {}, {} })
+  return decline({ status, {}, {}, 0 })
 end
 local me, most, now = ARGV[3], tonumber(ARGV[5]), now_s()
 if me == 'client' then
@@ -20,7 +21,7 @@ if me == 'client' then
     call('HSET', META, 'client until', now + client_s)
   end
 elseif me ~= '' and attempt_of(me) ~= tonumber(ARGV[4]) then
-  return decline({ 'replaced', {}, {} })
+  return decline({ 'replaced', {}, {}, 0 })
 end
 
 -- Nobody could beat: storage was away, and those who come back now may all be alive. Half a lease is enough to tell: their
@@ -42,13 +43,13 @@ local function renew_all(renewed)
   call('HSET', META, 'renewed', now)
 end
 
-local beats = call('HMGET', META, 'beat', 'renewed')
+local beats = call('HMGET', META, 'beat', 'renewed', 'objects')
 if now - tonumber(beats[1]) > lease_s / 2 then
   renew_all(tonumber(beats[2] or 0))
 end
 if is_orphan() then
   cancel_orphan()
-  return answer({ status, {}, {} })
+  return answer({ status, {}, {}, 0 })
 end
 if me ~= '' and call('ZSCORE', LEASES, me) then -- else it has left, or gave its slot up
   change('ZADD', LEASES, now + lease_of(me), me)
@@ -167,6 +168,12 @@ for _, name in ipairs(late) do
     end
   end
 end
+local objects_due = 0
+if now - tonumber(beats[3]) > ttl / 4 then
+  objects_due = 1
+  call('HSET', META, 'objects', now)
+end
 return answer(
-  { status, start, hopeless }, 'invocations', invocations, 'left', left, 'lost', lost, 'beat', string.format('%.6f', now)
+  { status, start, hopeless, objects_due },
+  'invocations', invocations, 'left', left, 'lost', lost, 'beat', string.format('%.6f', now)
 )

@@ -26,5 +26,6 @@ if tonumber(ARGV[5]) > 0 then
 end
 return answer(
   1, 'status', status, 'ttl', ttl, 'sinks', call('SCARD', SINKS), 'ran', 0, 'invocations', invocations, 'left', left,
-  'lease', lease_s, 'restarts', request[6], 'larger', cmsgpack.pack(request[7]), 'beat', now_s()
+  'lease', lease_s, 'restarts', request[6], 'larger', cmsgpack.pack(request[7]),
+  'beat', now_s(), 'objects', now_s()
 )
