@@ -4,7 +4,9 @@ Tasks meet the test at gates, which are module globals: workers of the same proc
 gate that nobody opens fails the test instead of holding it up.
 """
 
+import math
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,9 +24,12 @@ from augury.invoke.gateway import Invocation, Limits
 from augury.plan.hints import Hint, OwnHint, PreLoadHint, PreWarmHint, TaskDupHint
 from augury.plan.plan import Assignment, Plan
 from augury.serde import Buffer
-from augury.storage.memory import MemoryObjects, MemoryStorage
+from augury.storage.memory import MemoryCoordination, MemoryObjects, MemoryStorage
 from augury.storage.protocols import (
     CLIENT,
+    Beat,
+    Cause,
+    Hopeless,
     Missing,
     RunEnded,
     RunSpec,
@@ -37,6 +42,7 @@ from augury.storage.signing import sign_spec
 from augury.trust import process_keyring
 from augury.worker.code import RunCache
 from augury.worker.interrupt import Interrupted
+from augury.worker.patience import Patience
 from augury.worker.policies import Policy, packed
 from augury.worker.recorder import Recorder
 from augury.worker.runner import Runner
@@ -153,6 +159,8 @@ class Place:
         self.coordination = self.storage.coordination("run")
         self.objects: MemoryObjects = self.storage.objects("run")
         self.runs = RunCache()
+        self.limit_s = math.inf
+        """How long the platform lets the first attempt of each worker go on."""
         self.threads: list[threading.Thread] = []
 
     def run(self, outputs: Any, workers: Mapping[int, int], **more: Any) -> Any:
@@ -226,6 +234,7 @@ class Place:
                 gateway=self.gateway,
                 recorder=Recorder(code.view.graph, invocation.resources, enabled=False),
                 cold=True,
+                deadline_s=time.monotonic() + (self.limit_s if invocation.attempt == 1 else math.inf),
             ).run(joined, self.coordination.remains() if joined.restarted else None)
 
         self.threads.append(threading.Thread(target=embody, daemon=True))
@@ -466,3 +475,32 @@ def test_a_replaced_worker_does_not_take_back_what_it_stored(place: Place) -> No
     assert place.run(total(large(), struck("1")), {0: 0, 1: 0, 2: 1}) == 2 * INLINE_BYTES + 1
     helper.join(PATIENCE_S)
     assert gates.visits["1"] == 2
+
+
+class TestTimeLimit:
+    """The first attempt of `w0` ends in the middle of its last task."""
+
+    @pytest.fixture(autouse=True)
+    def limit(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        place.limit_s = 0.5
+        # As if what runs at the end had begun late: it takes less time than the platform gives.
+        monkeypatch.setattr(Patience, "had_it_all", lambda self, _: self.deadline_s == math.inf)
+
+    def test_a_successor_is_started_whatever_is_said_of_another_worker(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        beat, ended = MemoryCoordination.beat, []
+
+        def but_others(run: MemoryCoordination, worker: str, attempt: int, lost: Sequence[Missing]) -> Beat:
+            assert [loss.cause for loss in lost] == [Cause.CUT]
+            answer = beat(run, worker, attempt, lost)
+            return structs.replace(answer, hopeless=(Hopeless("w1", 1, 4, Resources()),))
+
+        def has_come_back(_: MemoryCoordination, status: Status, __: bytes, worker: str, attempt: int) -> bool:
+            ended.append((status, worker, attempt))
+            return False
+
+        monkeypatch.setattr(MemoryCoordination, "beat", but_others)
+        monkeypatch.setattr(MemoryCoordination, "fail", has_come_back)
+        assert place.run(slow_at_first("a", 3), {0: 0}) == 3
+        assert ended == [(Status.FAILED, "w1", 1)]

@@ -326,11 +326,9 @@ class MortalInvocation(VirtualInvocation):
     def _handed_over(self, beat: Beat) -> None:
         for hopeless in beat.hopeless[:1]:
             self._give_up(hopeless)
-        if beat.status is not Status.RUNNING or beat.hopeless:
-            self._tell(m.StopRequested(beat.status))
-            return
         self._world.gateway.invoke(beat.start)
-        self._tell(m.HandedOver())
+        handed_over = any(claim.worker == self.claim.worker for claim in beat.start)
+        self._tell(m.HandedOver() if handed_over else m.StopRequested(beat.status))
 
     def _fail_and_tidy(self, command: m.Fail) -> None:
         if self._world.coordination.fail(Status.FAILED, command.failure, self.claim.worker, self.claim.attempt):

@@ -626,7 +626,8 @@ class Runner:
         self._gateway.invoke([self._to_invocation(claim) for claim in claims])
 
     def _end_hopeless(self, hopeless: Hopeless) -> None:
-        self._give_up(lost_for_good(hopeless))
+        """End the run for a worker, unless that one has a successor by now; we may have one ourselves."""
+        self._give_up(lost_for_good(hopeless), hopeless)
 
     def _end_for_gateway(self, error: GatewayError) -> None:
         self._give_up(platform_failure(self._invocation.worker, error))
@@ -657,15 +658,15 @@ class Runner:
                 self._handle(m.SuspendAnswered(granted))
 
     def _hand_over(self, cause: Cause) -> m.Event:
-        """Have a successor started; from now on nothing counts that we say."""
+        """Have a successor started; from now on nothing counts that we say of ourselves."""
         worker, attempt = self._invocation.worker, self._invocation.attempt
         beat = self._coordination.beat(worker, attempt, [Missing(worker, attempt, cause)])
         for hopeless in beat.hopeless[:1]:
             self._end_hopeless(hopeless)
-        if beat.status is not Status.RUNNING or beat.hopeless:
-            return m.StopRequested(beat.status)
-        self._start_workers(beat.start)
-        return m.HandedOver()
+        if beat.start:  # even if there is no hope for another one: that may prove wrong
+            self._start_workers(beat.start)
+        handed_over = any(claim.worker == worker for claim in beat.start)
+        return m.HandedOver() if handed_over else m.StopRequested(beat.status)
 
     def _take_back(self) -> None:
         """Remove what was stored here for a run that has failed. What we heard of it may not be the last word."""
@@ -692,14 +693,15 @@ class Runner:
             self._objects.delete([*large, *constants])
         self._coordination.prune()
 
-    def _fail(self, failure: bytes) -> bool:
-        """End the run, unless another invocation has our place."""
-        return self._coordination.fail(Status.FAILED, failure, self._invocation.worker, self._invocation.attempt)
+    def _fail(self, failure: bytes, of: Hopeless | None = None) -> bool:
+        """End the run, unless another invocation has our place, or that of the worker it is for."""
+        failed = of or self._invocation
+        return self._coordination.fail(Status.FAILED, failure, failed.worker, failed.attempt)
 
-    def _give_up(self, failure: Failure) -> None:
-        """The platform does not let us go on: tell the client, if that much still works."""
+    def _give_up(self, failure: Failure, of: Hopeless | None = None) -> None:
+        """The platform does not let us, or another worker, go on: tell the client, if that much still works."""
         try:
-            self._fail(failure.encode())
+            self._fail(failure.encode(), of)
         except Exception as error:  # noqa: BLE001 - nothing more can be done here; the gateway may still notice
             _log.warning("worker %s cannot report its failure: %s", self._invocation.worker, error)
 
