@@ -80,6 +80,23 @@ def test_tries_are_counted_beyond_one_invocation(limited: Client, tmp_path: Path
 
 
 @task
+def longer(values: list[int]) -> list[int]:
+    time.sleep(0.45)
+    values.append(len(values))
+    return values
+
+
+@pytest.mark.parametrize("planner", [WukongPlanner(), UniformPlanner()], ids=lambda planner: planner.name)
+def test_a_chain_of_values_that_tasks_change_gets_past_many_limits(planner: Planner) -> None:
+    last = longer([])
+    for _ in range(7):  # of which two or three fit into one invocation
+        last = longer(last)
+    platform = Embedded(slots=1, time_limit_s=LIMIT_S)
+    with Client(platform=platform, planner=planner, observers=[], history=False) as client:
+        assert client.submit(last).result(timeout=60) == list(range(8))
+
+
+@task
 def numbers() -> list[int]:
     time.sleep(1.0)
     return [1, 2, 3]
@@ -94,7 +111,7 @@ def extend(values: list[int], tried: Path) -> int:
     return len(values)
 
 
-def test_a_successor_makes_again_what_the_task_that_is_cut_may_have_changed(tmp_path: Path) -> None:
+def test_a_successor_is_not_given_what_the_task_that_is_cut_has_changed(tmp_path: Path) -> None:
     outputs = extend(numbers(), tmp_path / "tried")
     with Client(platform=Embedded(slots=2, time_limit_s=3.0), observers=[], history=False) as client:
         assert client.submit(outputs).result(timeout=60) == 4

@@ -46,6 +46,7 @@ from augury.worker.patience import Patience
 from augury.worker.policies import Policy, packed
 from augury.worker.recorder import Recorder
 from augury.worker.runner import Runner
+from augury.worker.values import Values
 
 KEYRING = process_keyring()
 PATIENCE_S = 5.0
@@ -477,6 +478,34 @@ def test_a_replaced_worker_does_not_take_back_what_it_stored(place: Place) -> No
     assert gates.visits["1"] == 2
 
 
+class Stubborn(list[int]):
+    """Cannot be pickled."""
+
+    def __reduce__(self) -> str:
+        raise TypeError("stays here")
+
+
+@task
+def listed(name: str) -> list[int]:
+    gates.visit(name)
+    return [0]
+
+
+@task
+def unpicklable(name: str) -> list[int]:
+    gates.visit(name)
+    return Stubborn([0])
+
+
+@task
+def grown(values: list[int], name: str, *, stuck_at_first: bool = False) -> list[int]:
+    """Changes what it was given."""
+    values.append(1)
+    if gates.visit(name) == 1 and stuck_at_first:
+        gates.wait("never")
+    return list(values)
+
+
 class TestTimeLimit:
     """The first attempt of `w0` ends in the middle of its last task."""
 
@@ -504,3 +533,19 @@ class TestTimeLimit:
         monkeypatch.setattr(MemoryCoordination, "fail", has_come_back)
         assert place.run(slow_at_first("a", 3), {0: 0}) == 3
         assert ended == [(Status.FAILED, "w1", 1)]
+
+    @pytest.mark.parametrize("workers", [{}, {0: 0, 1: 0, 2: 0}], ids=["flexible", "planned"])
+    def test_it_goes_on_from_what_the_task_that_is_cut_was_given(self, place: Place, workers: dict[int, int]) -> None:
+        """0 → 1 → 2, and 2 is cut"""
+        assert place.run(grown(grown(listed("0"), "1"), "2", stuck_at_first=True), workers) == [0, 1, 1]
+        assert gates.visits == {"0": 1, "1": 1, "2": 2}
+
+    def test_what_cannot_be_stored_is_made_again(self, place: Place) -> None:
+        assert place.run(grown(unpicklable("0"), "1", stuck_at_first=True), {0: 0, 1: 0}) == [0, 1]
+        assert gates.visits == {"0": 2, "1": 2}
+
+
+def test_inputs_are_not_copied_where_there_is_no_time_limit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Values, "set_apart", lambda *_: gates.visit("set apart"))
+    assert place.run(grown(grown(listed("0"), "1"), "2"), {0: 0, 1: 0, 2: 0}) == [0, 1, 1]
+    assert gates.visits["set apart"] == 0

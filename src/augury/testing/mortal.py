@@ -266,8 +266,12 @@ class MortalInvocation(VirtualInvocation):
         self._after(max(self._patience.look_s, _LEAST_PAUSE_S), self._wind_down)
 
     def _sizes(self, tasks: Iterable[int]) -> dict[int, int]:
-        """The sizes of outputs, but for those that tasks may have changed: every other one that a running task has."""
-        given = {dep for task in self._running for dep in self._world.view.graph.deps[task]}
+        """The sizes of outputs, but for those that tasks may have changed.
+
+        That is every other one that a running task has, unless it began so late that its inputs were put apart.
+        """
+        early = [task for task, span in self._running.items() if self._patience.had_it_all(span.start_s)]
+        given = {dep for task in early for dep in self._world.view.graph.deps[task]}
         return {task: self._size(task) for task in tasks if task % 2 or task not in given}
 
     def _outlast(self) -> None:

@@ -137,8 +137,8 @@ def lost_for_good(hopeless: Hopeless) -> Failure:
     reason = {
         Cause.MEMORY: "ran out of memory",
         Cause.START: "was taken by the platform, again and again, and never started: see the platform's own log",
-        Cause.CUT: f"was at the platform's time limit {hopeless.losses} times in a row before anything was done: split "
-        "its tasks into smaller ones, or give them more CPUs",
+        Cause.CUT: f"was at the platform's time limit {hopeless.losses} times in a row and got no further: its tasks "
+        "take nearly as long (split them, or give them more CPUs), or return what cannot be pickled for a successor",
     }.get(hopeless.cause, f"was lost {hopeless.losses} times in a row, without a word")
     return Failure(
         worker=hopeless.worker,

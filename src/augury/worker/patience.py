@@ -1,8 +1,13 @@
 """How long the platform lets an invocation go on, and when it must think of its end.
 
-began ───────────────────────── soft ───────── hard ── deadline
-       tasks are started         │  those that  │  the rest is put into storage,
-                                 │  run may end │  and a successor goes on
+began ── a tenth ────────────── soft ───────── hard ── deadline
+       │ tasks are started       │  those that  │  the rest is put into storage,
+       │ with their inputs apart │  run may end │  and a successor goes on
+
+What still runs shortly before the deadline is cut. If it began at the very start, no successor has more time for it:
+that is an error. If it began later, its successor begins with it, given the inputs as they were. They are put apart
+before the task starts, since it may change them. So each invocation does at least one task for good, and a chain gets
+past any number of limits if each of its tasks fits into one.
 """
 
 import math
@@ -46,7 +51,10 @@ class Patience(msgspec.Struct, frozen=True):
         return _LOOK_SHARE * self.limit_s
 
     def had_it_all(self, since_s: float) -> bool:
-        """Whether what runs since then had nearly all of the time that the platform gives: no successor gives more."""
+        """Whether what runs since then has nearly all of the time that the platform gives: no successor has more.
+
+        Where there is no limit, everything has.
+        """
         return since_s - self.began_s <= _FROM_THE_START_SHARE * self.limit_s
 
     def _before_deadline(self, share: float, most_s: float) -> float:

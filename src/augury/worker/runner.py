@@ -373,6 +373,7 @@ class Runner:
         info = self._view.graph.info(task)
         began_s = time.monotonic()
         line.begin(task, began_s)
+        self._set_inputs_apart(task, began_s)
         measured = self._recorder.begin(task, began_s, run.ready_s, run.fetch_s)
         if measured:
             self._measure_inputs(task, measured)
@@ -413,6 +414,14 @@ class Runner:
         if measured:
             self._measure(task, measured, duration_s, time.monotonic() - ended_s)
         return m.TaskFinished(task, size_bytes, duration_s)
+
+    def _set_inputs_apart(self, task: int, began_s: float) -> None:
+        """Before a task that may be cut changes what it is given: whoever begins it anew needs that as it was."""
+        if self._patience.had_it_all(began_s):
+            return
+        with self._lock:
+            unstored = self._state.unstored_inputs(task)
+        self._values.set_apart(unstored)
 
     def _check_wanted(self, task: int) -> None:
         """Stop a task that was to be stopped before it could be interrupted."""
@@ -797,7 +806,7 @@ class Runner:
             if is_late and (run.task, began_s) not in self._told_late:
                 self._told_late.add((run.task, began_s))
                 with self._lock:
-                    inputs = set(self._view.graph.deps[run.task]).intersection(self._state.needed_later())
+                    inputs = self._state.unstored_inputs(run.task)
                     self._handle(m.Straggles(run.task, self._sizes(inputs)))
 
     def _sizes_needed_later(self) -> dict[int, int]:

@@ -207,6 +207,10 @@ class WorkerState:
         """The outputs that exist only in this worker's memory and that its later tasks take."""
         return [task for task in self._outbox.unstored if task in self._memory.uses]
 
+    def unstored_inputs(self, task: int) -> list[int]:
+        """The inputs of a task that runs here that exist only in this worker's memory."""
+        return [dep for dep in self._deps[task] if dep in self._outbox.unstored]
+
     # What happens
 
     def _emit(self, command: m.Command) -> None:

@@ -6,7 +6,8 @@ consumer is handed over as it is; of one that several take, each gets a copy, wh
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from augury import serde
@@ -106,6 +107,13 @@ class Values:
             return True
         blob = self._blobs.get(task)
         return blob is not None and all(isinstance(part, bytes) for part in blob.parts)
+
+    def set_apart(self, tasks: Iterable[int]) -> None:
+        """Copy the bytes of outputs before a task is given them, but of those that cannot be pickled."""
+        for task in tasks:
+            if not self.is_apart(task):
+                with suppress(SerializationError):
+                    self._blobs[task] = serde.Blob([self.pack(task).join()])
 
     def inline(self, task: int, size_bytes: int) -> bytes | None:
         """A small output, to ride inside a report; None if it is large."""
