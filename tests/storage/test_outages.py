@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from redis import exceptions
 
-from augury import Client, client, task
+from augury import Client, settings, task
 from augury.config import StorageConfig
 from augury.errors import StorageError
 from augury.serde import Blob
@@ -351,7 +351,7 @@ def mute_port() -> Iterator[int]:
 def test_the_first_question_of_a_client_has_a_time_of_its_own(
     mute_port: int, gateway: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_FIRST_ANSWER_S", 0.05)
+    monkeypatch.setattr(settings, "_FIRST_ANSWER_S", 0.05)
     asking = Client(redis=f"redis://127.0.0.1:{mute_port}", gateway=gateway, observers=[], history=False)
     with asking, pytest.raises(StorageError, match="did not answer in time"):
         asking.compute(same(1))

@@ -162,6 +162,7 @@ class Place:
         self.runs = RunCache()
         self.limit_s = math.inf
         """How long the platform lets the first attempt of each worker go on."""
+        self.late_s: Mapping[int, float] = {}
         self.threads: list[threading.Thread] = []
 
     def run(self, outputs: Any, workers: Mapping[int, int], **more: Any) -> Any:
@@ -185,6 +186,7 @@ class Place:
             concurrency=8,
             inline_bytes=INLINE_BYTES,
             record=False,
+            late_s=dict(self.late_s),
         )
         spec = sign_spec(spec, KEYRING.seal("run"))
         claims = self.runs.add("run", spec, KEYRING).view.initial_claims()
@@ -539,6 +541,16 @@ class TestTimeLimit:
         """0 → 1 → 2, and 2 is cut"""
         assert place.run(grown(grown(listed("0"), "1"), "2", stuck_at_first=True), workers) == [0, 1, 1]
         assert gates.visits == {"0": 1, "1": 1, "2": 2}
+
+    def test_inputs_are_not_copied_for_a_task_that_is_known_to_end_in_time(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        place.limit_s = 60.0
+        apart: list[int] = []
+        monkeypatch.setattr(Values, "set_apart", lambda _, tasks: apart.extend(tasks))
+        place.late_s = {1: 2.0}
+        assert place.run(grown(grown(listed("0"), "1"), "2"), {0: 0, 1: 0, 2: 0}) == [0, 1, 1]
+        assert apart == [1]
 
     def test_what_cannot_be_stored_is_made_again(self, place: Place) -> None:
         assert place.run(grown(unpicklable("0"), "1", stuck_at_first=True), {0: 0, 1: 0}) == [0, 1]

@@ -6,8 +6,9 @@ began ── a tenth ────────────── soft ───�
 
 What still runs shortly before the deadline is cut. If it began at the very start, no successor has more time for it:
 that is an error. If it began later, its successor begins with it, given the inputs as they were. They are put apart
-before the task starts, since it may change them. So each invocation does at least one task for good, and a chain gets
-past any number of limits if each of its tasks fits into one.
+before the task starts, since it may change them; in a first attempt only if history does not say that it ends in time.
+So each later attempt does at least one task for good, and a chain gets past any number of limits if each of its tasks
+fits into one.
 """
 
 import math

@@ -417,7 +417,8 @@ class Runner:
 
     def _set_inputs_apart(self, task: int, began_s: float) -> None:
         """Before a task that may be cut changes what it is given: whoever begins it anew needs that as it was."""
-        if self._patience.had_it_all(began_s):
+        expected_s = self._late_s.get(task, math.inf) if self._invocation.attempt == 1 else math.inf
+        if self._patience.had_it_all(began_s) or began_s + expected_s < self._patience.hard_s:
             return
         with self._lock:
             unstored = self._state.unstored_inputs(task)
