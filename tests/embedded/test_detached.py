@@ -503,9 +503,39 @@ class TestPlaces:
         sweep_places()
         assert {path.name for path in own_state.iterdir()} == {"lives", "redis-of-its-own", "broken"}
 
+    def test_what_cannot_be_looked_at_keeps_nothing_else(
+        self, own_state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for run_id in ("a", "b", "c"):
+            note_place(place(run_id, folder=str(tmp_path / "gone")))
+        unlink = Path.unlink
+
+        def refuse_b(path: Path, missing_ok: bool = False) -> None:
+            if path.name == "b":
+                raise PermissionError
+            unlink(path, missing_ok)
+
+        monkeypatch.setattr(Path, "unlink", refuse_b)
+        sweep_places()
+        assert {path.name for path in own_state.iterdir()} == {"b"}
+
     def test_where_there_is_nothing_nothing_is_swept(self, own_state: Path) -> None:
         sweep_places()
         assert not own_state.exists()
+
+    def test_what_names_no_folder_that_could_be_is_over(self, own_state: Path) -> None:
+        nowhere = place("a1", folder="/" + "x" * 300)
+        assert nowhere.is_over
+        note_place(nowhere)
+        assert find_place("a1") is None
+        sweep_places()
+        assert list(own_state.iterdir()) == []
+
+    def test_what_is_nested_too_deeply_tells_of_no_run(self, own_state: Path) -> None:
+        note_place(place("a1"))
+        deep = "[" * 100_000 + "]" * 100_000
+        (own_state / "a1").write_text((own_state / "a1").read_text().replace("{", f'{{"more":{deep},', 1))
+        assert find_place("a1") is None
 
     def test_a_folder_that_others_may_write_to_is_refused(self, own_state: Path) -> None:
         note_place(place("a1"))

@@ -54,7 +54,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_over(self) -> bool:
         """Whether nothing of the run can be there any more."""
-        lost = self.owns_storage and is_abandoned(Path(self.folder))
+        lost = self.owns_storage and _is_abandoned(self.folder)
         return lost or not -KEPT_S < time.time() - self.made_s < KEPT_S
 
 
@@ -107,13 +107,20 @@ def forget_place(run_id: str) -> None:
 
 def sweep_places() -> None:
     """Remove what tells of runs that cannot be there any more."""
-    with contextlib.suppress(OSError), os.scandir(_folder()) as entries:
-        for entry in entries:
-            place = _read(Path(entry.path))
-            age_s = time.time() - entry.stat(follow_symlinks=False).st_mtime
-            # What cannot be read is in the making, or broken.
-            if age_s > _MAKING_S if place is None else place.is_over:
-                Path(entry.path).unlink(missing_ok=True)
+    paths: list[Path] = []
+    with contextlib.suppress(OSError):  # nothing was written down yet
+        paths += _folder().iterdir()
+    for path in paths:
+        with contextlib.suppress(OSError):  # others sweep, too
+            _sweep(path)
+
+
+def _sweep(path: Path) -> None:
+    place = _read(path)
+    age_s = time.time() - path.lstat().st_mtime
+    # What cannot be read is in the making, or broken.
+    if age_s > _MAKING_S if place is None else place.is_over:
+        path.unlink(missing_ok=True)
 
 
 def _folder() -> Path:
@@ -123,5 +130,13 @@ def _folder() -> Path:
 def _read(path: Path) -> Place | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Place)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _is_abandoned(folder: str) -> bool:
+    """Whether nobody has a folder any more, such as one whose name nobody can look up."""
+    try:
+        return is_abandoned(Path(folder))
+    except OSError:
+        return True
