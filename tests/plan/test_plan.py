@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from augury.config import Resources
 from augury.dag.graph import build_workflow
 from augury.errors import PlanError
+from augury.plan.hints import OwnHint
 from augury.plan.plan import Assignment, Plan, fit_memory
 from tests.plan.graphs import graph_of
 from tests.strategies import plans, workflows
@@ -159,10 +160,21 @@ def test_what_is_not_a_plan_is_refused(change: dict[str, Any]) -> None:
         Plan.decode(msgspec.msgpack.encode({**WRITTEN, **change}))
 
 
-@pytest.mark.parametrize("text", ["", "garbage", "[]", "3", b"\xff\xfe", "{}"])
+@pytest.mark.parametrize("text", ["", "garbage", "[]", "3", b"\xff\xfe", "\ud800", "{}"])
 def test_what_is_not_even_json_of_a_plan_is_refused(text: str | bytes) -> None:
     with pytest.raises(PlanError, match="this is not a plan"):
         Plan.from_json(text)
+
+
+DEEP = 100_000
+
+
+def test_a_hint_that_is_nested_too_deeply_is_refused() -> None:
+    hinted = msgspec.structs.replace(plan_of(Assignment()), hints={0: (OwnHint("warm", {"x": 7}),)})
+    with pytest.raises(PlanError, match="this is not a plan"):
+        Plan.from_json(hinted.to_json().replace(":7}", ":" + "[" * DEEP + "]" * DEEP + "}"))
+    with pytest.raises(PlanError, match="not the bytes of a plan"):
+        Plan.decode(hinted.encode().replace(b"\xa1x\x07", b"\xa1x" + b"\x91" * DEEP + b"\x07"))
 
 
 @settings(max_examples=200, deadline=None)

@@ -10,7 +10,7 @@ tasks share an assignment, and 100,000 of them should not repeat it. Workers get
 import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -57,6 +57,8 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _json = msgspec.json.Decoder(_Table)
 _json_with_words = msgspec.json.Decoder(_Table, strict=False)
 _msgpack = msgspec.msgpack.Decoder(_Table)
+
+_UNREADABLE: Final = (msgspec.MsgspecError, DefinitionError, UnicodeError, RecursionError)
 
 
 def _read_json(text: str | bytes) -> _Table:
@@ -213,7 +215,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         try:
             table = _read_json(text)
             return cls._from_table(msgspec.structs.replace(table, hints=_each_own(table.hints, unmark)))
-        except (msgspec.MsgspecError, DefinitionError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             raise PlanError(f"this is not a plan: {error}") from error
 
     def encode(self) -> bytes:
@@ -229,7 +231,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         try:
             return cls._from_table(_msgpack.decode(data))
-        except (msgspec.MsgspecError, DefinitionError, UnicodeDecodeError) as error:
+        except _UNREADABLE as error:
             raise PlanError(f"these are not the bytes of a plan: {error}") from error
 
     def _table(self, predicted: Simulation | None = None) -> _Table:
