@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from augury.run import attaching
 from augury.serde import Blob
 from augury.storage.memory import MemoryObjects, MemoryStorage
 from augury.storage.protocols import Joined, Remains, Report, Status, WorkerSummary
@@ -253,6 +254,25 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     patch.setattr(MemoryObjects, "remove", lambda _: None)
     patch.setattr(type(MemoryStorage().coordination("")), "remove", lambda _: None)
+
+
+# What clients guarantee
+
+
+@mutant(
+    "who attaches unpickles what nobody signed",
+    test="tests/test_run_attaching.py::test_what_somebody_changed_in_storage_is_not_unpickled",
+)
+def _(patch: Patch) -> None:
+    patch.setattr(attaching, "check_spec", lambda *_: None)
+
+
+@mutant(
+    "who attaches unpickles what other versions pickled",
+    test="tests/test_run_attaching.py::test_what_a_client_of_other_versions_pickled_is_not_unpickled",
+)
+def _(patch: Patch) -> None:
+    patch.setattr(attaching, "check_versions", lambda *_: None)
 
 
 # What workers guarantee

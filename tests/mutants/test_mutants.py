@@ -1,6 +1,7 @@
 """Each guarantee is broken on purpose, and some test notices: the simulation, or the one that is named."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,13 @@ def test_a_named_test_notices(mutant: Mutant) -> None:
         check=False,
     )
     assert told.returncode == 1, told.stdout + told.stderr  # it ran, and failed
+
+
+def test_the_document_tells_how_many_there_are() -> None:
+    section = (ROOT / "docs" / "reliability.md").read_text().partition("## Mutants")[2].partition("\n## ")[0]
+    told = re.search(r"breaks (\d+) guarantees.* (\d+) by the simulation,.* and\s(\d+), which need", section, re.DOTALL)
+    assert told is not None
+    assert tuple(map(int, told.groups())) == (len(MUTANTS), len(BY_SIMULATION), len(BY_NAME))
 
 
 def test_there_are_enough_of_them_and_no_two_of_a_name() -> None:
