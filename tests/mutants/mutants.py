@@ -102,6 +102,26 @@ def _(patch: Patch) -> None:
     patch.setattr(RunState, "report", unfenced)
 
 
+@mutant("a replaced invocation may end the run")
+def _(patch: Patch) -> None:
+    fail = RunState.fail
+
+    def unfenced(self: RunState, status: Status, failure: bytes, worker: str = "", attempt: int = 0) -> bool:
+        return fail(self, status, failure, worker, self.workers[worker] or attempt)
+
+    patch.setattr(RunState, "fail", unfenced)
+
+
+@mutant("a replaced invocation that offers its slot may go on")
+def _(patch: Patch) -> None:
+    suspend = RunState.suspend
+
+    def unfenced(self: RunState, worker: str, attempt: int, *args: Any) -> bool:
+        return attempt >= abs(self.workers[worker]) and suspend(self, worker, attempt, *args)
+
+    patch.setattr(RunState, "suspend", unfenced)
+
+
 @mutant("a second invocation may embody a worker")
 def _(patch: Patch) -> None:
     join = RunState.join

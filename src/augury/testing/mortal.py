@@ -209,7 +209,7 @@ class MortalInvocation(VirtualInvocation):
         see_to(beat, self._world.gateway.invoke, self._give_up)
 
     def _check_place(self, status: Status) -> None:
-        """One invocation embodies a worker."""
+        """One invocation embodies a worker: no other one is told that the run goes on with it, or may end it."""
         if status is Status.RUNNING and self._is_replaced(self.claim):
             raise AssertionError(f"{self.claim.worker}: attempt {self.claim.attempt} was replaced, and is heard")
 
@@ -310,6 +310,8 @@ class MortalInvocation(VirtualInvocation):
         granted = ask(self.claim.worker, self.claim.attempt, cursor, self._world.model.start_s)
         if self._enemy.repeats():
             granted = ask(self.claim.worker, self.claim.attempt, cursor, self._world.model.start_s)
+        if not granted:  # else it ends, for whichever reason
+            self._check_place(self._world.coordination.status())
         self._world.clock.after(self._timing.latency_s / 2, partial(self._answered, granted))
 
     def _answered(self, granted: bool) -> None:
@@ -325,6 +327,7 @@ class MortalInvocation(VirtualInvocation):
     def _ask_for_successor(self, cause: Cause) -> None:
         missing = Missing(self.claim.worker, self.claim.attempt, cause)
         beat = self._world.coordination.beat(self.claim.worker, self.claim.attempt, [missing])
+        self._check_place(beat.status)
         self._after(self._timing.latency_s / 2, partial(self._handed_over, beat))
 
     def _handed_over(self, beat: Beat) -> None:
@@ -336,6 +339,7 @@ class MortalInvocation(VirtualInvocation):
 
     def _fail_and_tidy(self, command: m.Fail) -> None:
         if self._world.coordination.fail(Status.FAILED, command.failure, self.claim.worker, self.claim.attempt):
+            self._check_place(Status.RUNNING)
             self._clean_up(m.CleanUp())
 
     def _leave_behind_nothing(self, command: m.Leave) -> None:
