@@ -196,6 +196,12 @@ def test_what_is_not_a_graph_is_refused(data: bytes) -> None:
         Graph.decode(data)
 
 
+def test_a_graph_with_something_behind_it_that_is_nested_too_deeply_is_refused() -> None:
+    written = build_workflow(diamond()).graph.encode()
+    with pytest.raises(SerializationError, match="not the bytes of a graph"):
+        Graph.decode(bytes([written[0] + 1]) + written[1:] + b"\x91" * 100_000 + b"\xc0")
+
+
 def test_a_graph_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         build_workflow(diamond()).graph.sinks = ()  # type: ignore[misc]

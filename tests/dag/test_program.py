@@ -372,6 +372,12 @@ def test_what_is_not_a_program_is_refused(data: bytes) -> None:
         Program.decode(data)
 
 
+def test_a_program_with_something_behind_it_that_is_nested_too_deeply_is_refused() -> None:
+    written = Worker(task(1)).program.encode()
+    with pytest.raises(SerializationError, match="not the bytes of a program"):
+        Program.decode(bytes([written[0] + 1]) + written[1:] + b"\x91" * 100_000 + b"\xc0")
+
+
 def test_functions_are_loaded_once() -> None:
     worker = Worker([TaskNode(Function(lambda x: x, TaskOptions()), (number,), {}) for number in range(1)])
     assert worker.function(0) is worker.function(0)

@@ -113,7 +113,7 @@ class Graph(msgspec.Struct, frozen=True, array_like=True, dict=True):
         """
         try:
             return _decoder.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise SerializationError(f"these are not the bytes of a graph: {error}") from error
 
     def chain_to_sink(self, task: int) -> tuple[int, ...]:

@@ -97,7 +97,7 @@ class Program(msgspec.Struct, frozen=True, array_like=True):
         """
         try:
             return _decoder.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise SerializationError(f"these are not the bytes of a program: {error}") from error
 
 
