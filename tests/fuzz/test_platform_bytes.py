@@ -1,15 +1,15 @@
 """What gateways and supervisors read: HTTP, invocations, requests to pre-warm, frames of workers."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+import struct
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from itertools import pairwise
+from random import Random
 from typing import Any, cast
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
 from augury.config import Resources
 from augury.errors import PlatformError
@@ -30,7 +30,7 @@ from augury.invoke.embedded.wire import (
 )
 from augury.invoke.gateway import Invocation, Limits
 from augury.invoke.http import HttpError, Request, RequestParser, ServerLimits, bearer
-from tests.fuzz.mutations import damaged, fuzzed, misfilled
+from tests.fuzz.mutations import CASES, MSGPACK, damage, damaged, try_all, try_parts
 
 INVOCATION = Invocation("r1", "w0", 1, Resources(cpus=2, memory_mb=512), (3, 4), "stamp")
 LIMITS = ServerLimits(head_bytes=300, body_bytes=300)
@@ -73,44 +73,43 @@ def answer(request: Request) -> tuple[int, Played]:
     return response.status, played
 
 
-@fuzzed
-@given(damaged([msgspec.msgpack.encode([INVOCATION, INVOCATION]), msgspec.msgpack.encode([])]))
-def test_invocations(body: bytes) -> None:
+def reads_invocations(body: bytes) -> bool:
     status, played = answer(Request(method="POST", path="/invoke", body=body))
     assert status in (HTTPStatus.ACCEPTED, HTTPStatus.BAD_REQUEST)
     assert status == HTTPStatus.ACCEPTED or not played.invoked
     for invocation in played.invoked:
         assert invocation.resources.cpus > 0
         assert invocation.resources.memory_mb >= 1
+    return status == HTTPStatus.ACCEPTED
 
 
-@fuzzed
-@given(misfilled([[INVOCATION, INVOCATION]]))
-def test_invocations_that_are_filled_in_wrongly(value: Any) -> None:
-    test_invocations.hypothesis.inner_test(msgspec.msgpack.encode(value))  # type: ignore[attr-defined]
+def test_invocations() -> None:
+    wanted = [INVOCATION, INVOCATION]
+    try_all(reads_invocations, damaged(msgspec.msgpack.encode(wanted)), least=0.15)
+    try_parts(reads_invocations, MSGPACK, wanted, least=0.1)
 
 
-@fuzzed
-@given(misfilled([{"resources": Resources(), "count": 3}]))
-def test_requests_to_prewarm_that_are_filled_in_wrongly(value: Any) -> None:
-    test_requests_to_prewarm.hypothesis.inner_test(msgspec.msgpack.encode(value))  # type: ignore[attr-defined]
+def test_requests_to_prewarm() -> None:
+    def reads(body: bytes) -> bool:
+        status, played = answer(Request(method="POST", path="/prewarm", body=body))
+        assert status in (HTTPStatus.ACCEPTED, HTTPStatus.BAD_REQUEST)
+        assert (status == HTTPStatus.ACCEPTED) == bool(played.prewarmed)
+        assert all(resources.memory_mb >= 1 for resources, _ in played.prewarmed)
+        return bool(played.prewarmed)
+
+    wanted = {"resources": Resources(), "count": 3}
+    try_all(reads, damaged(msgspec.msgpack.encode(wanted)), least=0.15)
+    try_parts(reads, MSGPACK, wanted, least=0.06)
 
 
-@fuzzed
-@given(damaged([msgspec.msgpack.encode({"resources": Resources(), "count": 3})]))
-def test_requests_to_prewarm(body: bytes) -> None:
-    status, played = answer(Request(method="POST", path="/prewarm", body=body))
-    assert status in (HTTPStatus.ACCEPTED, HTTPStatus.BAD_REQUEST)
-    assert (status == HTTPStatus.ACCEPTED) == bool(played.prewarmed)
+def test_routes() -> None:
+    def reads(path: bytes) -> bool:
+        answers = [answer(Request(method=method, path=path.decode("latin-1")))[0] for method in ("GET", "POST", "X")]
+        refused = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
+        assert {HTTPStatus.OK, *refused}.issuperset(answers)
+        return HTTPStatus.OK in answers
 
-
-@fuzzed
-@given(
-    st.sampled_from(["GET", "POST", "PUT", "X"]), damaged([b"/stop/r1", b"/runs/r1", b"/limits", b"/status", b"/%ff"])
-)
-def test_routes(method: str, path: bytes) -> None:
-    status, _ = answer(Request(method=method, path=path.decode("latin-1")))
-    assert status in (HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
+    try_all(reads, damaged(b"/stop/r1", b"/runs/r1", b"/limits", b"/status", b"/%ff"), least=0.06)
 
 
 REQUESTS = [
@@ -120,36 +119,61 @@ REQUESTS = [
 ]
 
 
-@fuzzed
-@given(damaged(REQUESTS), st.lists(st.integers(0, 200), max_size=3))
-def test_requests_in_any_pieces(data: bytes, cuts: list[int]) -> None:
-    parser = RequestParser(LIMITS, bearer("secret"))
-    edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
-    refusal = None
-    try:
-        for start, end in pairwise(edges):
-            parser.feed(data[start:end])
-            while (request := parser.next_request()) is not None:
-                assert request.headers["authorization"] == "Bearer secret"
-                assert len(request.body) <= LIMITS.body_bytes
-    except HttpError as error:
-        refusal = error.response
-    if refusal is not None:
-        assert 400 <= refusal.status < 600
-        assert refusal.encode(keep_alive=False).startswith(b"HTTP/1.1 ")
+def in_pieces() -> Iterator[list[bytes]]:
+    """Damaged requests, cut in up to three places."""
+    for seed in range(CASES):
+        rng = Random(seed)
+        data = damage(rng, *REQUESTS)
+        cuts = [rng.randint(0, len(data)) for _ in range(rng.randint(0, 3))]
+        yield [data[start:end] for start, end in pairwise(sorted({0, len(data), *cuts}))]
 
 
-FRAMES = {
-    FROM_WORKER: [frame(Started()) + frame(Done()), frame(Raised("it broke"))],
-    FROM_PARENT: [frame(Forked(1, 2)) + frame(Exited(1, 9, 17)), frame(Refused(3, "no"))],
-    TO_WORKER: [frame(Run(INVOCATION, True, 1.0, 2.0))],
+def test_requests_in_any_pieces() -> None:
+    def reads(pieces: list[bytes]) -> bool:
+        parser, passed, refusal = RequestParser(LIMITS, bearer("secret")), 0, None
+        try:
+            for piece in pieces:
+                parser.feed(piece)
+                while (request := parser.next_request()) is not None:
+                    assert request.headers["authorization"] == "Bearer secret"
+                    assert len(request.body) <= LIMITS.body_bytes
+                    passed += 1
+        except HttpError as error:
+            refusal = error.response
+        if refusal is not None:
+            assert 400 <= refusal.status < 600
+            assert refusal.encode(keep_alive=False).startswith(b"HTTP/1.1 ")
+        return passed > 0
+
+    try_all(reads, in_pieces(), least=0.06)
+
+
+MESSAGES: dict[msgspec.msgpack.Decoder[Any], list[Any]] = {
+    FROM_WORKER: [Started(), Done(), Raised("it broke")],
+    FROM_PARENT: [Forked(1, 2), Exited(1, 9, 17), Refused(3, "no")],
+    TO_WORKER: [Run(INVOCATION, True, 1.0, 2.0)],
 }
 
 
-@fuzzed
-@given(st.sampled_from(sorted(FRAMES, key=str)), st.data())
-def test_frames(decoder: msgspec.msgpack.Decoder[Any], data: st.DataObject) -> None:
-    received = data.draw(damaged(FRAMES[decoder]))
-    with suppress(PlatformError):
-        for message in Frames().feed(received, decoder):
-            assert isinstance(message, msgspec.Struct)
+@pytest.mark.parametrize("decoder", MESSAGES, ids=["from workers", "from parents", "to workers"])
+def test_frames(decoder: msgspec.msgpack.Decoder[Any]) -> None:
+    def reads(data: bytes) -> bool:
+        try:
+            messages = list(Frames().feed(data, decoder))
+        except PlatformError:
+            return False
+        assert all(isinstance(message, msgspec.Struct) for message in messages)
+        return bool(messages)
+
+    def framed(body: bytes) -> bytes:
+        return struct.pack("!I", len(body)) + body
+
+    messages = MESSAGES[decoder]
+    try_all(reads, damaged(b"".join(map(frame, messages))), least=0.06)
+    try_parts(lambda body: reads(framed(body)), MSGPACK, *messages, least=0.06)
+
+
+@pytest.mark.parametrize("length", [2**26 + 1, 2**31, 2**32 - 1])
+def test_nobody_waits_for_a_frame_that_is_longer_than_any(length: int) -> None:
+    with pytest.raises(PlatformError, match=f"a message of {length} bytes is longer than any"):
+        list(Frames().feed(struct.pack("!I", length) + b"x", FROM_WORKER))
