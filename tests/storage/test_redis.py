@@ -18,12 +18,16 @@ from augury.errors import ObjectTooLarge, StorageError
 from augury.serde import Blob
 from augury.storage import redis as redis_storage_module
 from augury.storage import redis_client
+from augury.storage.keys import RunKeys
 from augury.storage.opening import open_storage
 from augury.storage.protocols import (
     CLIENT,
+    Care,
+    Cause,
     Completion,
     Consumer,
     Coordination,
+    Missing,
     Printed,
     Published,
     Report,
@@ -31,6 +35,7 @@ from augury.storage.protocols import (
     Status,
     Stop,
     Stored,
+    Tried,
     WorkerLeft,
     WorkerSummary,
 )
@@ -64,9 +69,11 @@ def live_fully(run: Coordination) -> None:
             ),
             claims=(claim("f1", 2),),
             ran=2,
+            tried=(Tried(5, 2, 0.5),),
         )
     )
     run.post("stranger", [Printed(1, "stdout", "hello")])
+    run.beat(lost=[Missing("f1", 1)])
     run.join("w", 1)
     run.suspend("w", 1, run.read("w", "0", 0)[0], 0)
     run.leave(SUMMARY)
@@ -77,11 +84,28 @@ class TestKeys:
     def test_every_key_has_the_runs_tag_and_expires(self, run: Coordination, redis: RedisClient) -> None:
         live_fully(run)
         keys = redis.command("KEYS", "*")
-        assert len(keys) > 11
+        names = RunKeys.of("run")
+        inboxes = [names.inbox(name) for name in ("first", "w", "f1", "watcher", "stranger")]
+        assert {key.decode() for key in keys} == {*names.shared, *inboxes}
         assert all(key.startswith(b"augury:{run}:") for key in keys)
         # The run itself after its time, its parts a little later.
         assert redis.command("TTL", "augury:{run}:meta") in (999, 1000)
         assert [key for key in keys if not 0 < redis.command("TTL", key) <= 1000 * 17 / 16] == []
+
+    @pytest.mark.parametrize(("cause", "restarts"), [(Cause.LOST, 0), (Cause.LOST, 1), (Cause.HANDOVER, 1)])
+    def test_what_is_noted_of_a_loss_expires(
+        self, redis_storage: RedisStorage, redis: RedisClient, cause: Cause, restarts: int
+    ) -> None:
+        run = redis_storage.coordination("run")
+        run.create(msgspec.structs.replace(SPEC, care=Care(restarts=restarts)), [9], [claim("first", 0)])
+        run.beat(lost=[Missing("first", 1, cause)])
+        assert redis.command("EXISTS", RunKeys.of("run").losses)
+        assert not [key for key in redis.command("KEYS", "*") if redis.command("TTL", key) < 0]
+
+    def test_what_is_noted_of_tries_expires(self, run: Coordination, redis: RedisClient) -> None:
+        run.report(Report("first", tried=(Tried(5, 2, 0.5),)))
+        assert redis.command("EXISTS", RunKeys.of("run").losses)
+        assert not [key for key in redis.command("KEYS", "*") if redis.command("TTL", key) < 0]
 
     def test_no_part_expires_before_the_run(self, run: Coordination, redis: RedisClient) -> None:
         run.report(Report("first", completions=(Completion(0, consumers=(Consumer(3, 1, "w"), Consumer(4, 2))),)))
