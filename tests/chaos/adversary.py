@@ -20,6 +20,7 @@ from typing import Any, Literal, Self
 from augury.testing.faults import FAULT_POINTS, Fault
 
 _POLL_S = 0.002
+_WRITTEN_S = 30.0
 _WORKER_POINTS = tuple(point for point in FAULT_POINTS if point not in ("heartbeat", "before-leave"))
 
 NOTHING = "nothing"
@@ -95,11 +96,16 @@ def _draw_nth(point: str, rng: Random) -> int:
 
 def read_mark(path: Path) -> dict[str, Any]:
     """What a fault has left in its file; it may still be writing."""
+    deadline_s = time.monotonic() + _WRITTEN_S
     while True:
-        with suppress(json.JSONDecodeError):
+        try:
             found: dict[str, Any] = json.loads(path.read_text())
+        except json.JSONDecodeError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(_POLL_S)
+        else:
             return found
-        time.sleep(_POLL_S)
 
 
 @dataclass(slots=True)

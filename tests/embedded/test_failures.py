@@ -11,6 +11,7 @@ from augury import Client, Embedded, Resources, StorageError, task
 from augury.dag.graph import build_workflow
 from augury.plan.plan import Assignment, Plan
 from augury.storage.shm import SharedMemoryObjects
+from tests.invoke.stage import wait_until
 
 
 @task
@@ -300,9 +301,9 @@ def test_cancelling_ends_a_run_that_would_never_end(client: Client, tmp_path: Pa
         threading.Event().wait()
 
     run = client.submit(endless())
-    while not started.exists():
-        with pytest.raises(TimeoutError):
-            run.result(timeout=0.01)
+    wait_until(started.exists, "the task has begun")
+    with pytest.raises(TimeoutError):
+        run.result(timeout=0.01)
     assert run.cancel()
     with pytest.raises(augury.RunCancelled):
         run.result(timeout=30)

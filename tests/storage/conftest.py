@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -13,18 +14,38 @@ import pytest
 from augury.config import Resources, StorageConfig
 from augury.storage import redis_client
 from augury.storage.memory import MemoryStorage
-from augury.storage.protocols import Claim, Coordination, Objects, RunSpec, Storage
+from augury.storage.protocols import Beat, Claim, Coordination, Objects, RunSpec, Status, Storage
 from augury.storage.redis import RedisStorage
 from augury.storage.redis_client import RedisClient, Script, load_scripts
 from augury.storage.server import RedisServer
 
 SPEC = RunSpec(name="example", graph=b"\x00graph", program=b"\xffprogram", plan=b"plan", concurrency=4, inline_bytes=16)
 
+PATIENCE_S = 30.0
+"""For how long what must happen may take; it takes milliseconds."""
+
+_PAUSE_S = 0.0025
 _NUMBERS = itertools.count()
 
 
 def claim(worker: str, *tasks: int) -> Claim:
     return Claim(worker, tasks, Resources())
+
+
+def beat_until_told(beat: Callable[[], Beat]) -> Beat:
+    """Beat again and again, as clients and workers do, until the answer is more than that the run goes on."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while (answer := beat()) == Beat(Status.RUNNING):
+        assert time.monotonic() < deadline_s, f"for {PATIENCE_S:g} s nothing has come of any beat"
+        time.sleep(_PAUSE_S)
+    return answer
+
+
+def wait_until_blocked(redis: RedisClient) -> None:
+    """Wait until another client of Redis waits for something."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while b"blocked_clients:1" not in redis.command("INFO", "clients"):
+        assert time.monotonic() < deadline_s, "nobody waits for anything in Redis"
 
 
 def new_run_id() -> str:

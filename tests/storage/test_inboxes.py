@@ -21,7 +21,7 @@ from augury.storage.protocols import (
 )
 from augury.storage.redis import RedisStorage
 from augury.storage.redis_client import RedisClient
-from tests.storage.conftest import SPEC, claim, new_run_id
+from tests.storage.conftest import SPEC, claim, new_run_id, wait_until_blocked
 
 SOON_S = 15.0
 FOREVER_S = 30.0
@@ -102,17 +102,12 @@ def test_a_reader_that_is_blocked_in_redis_hears_of_events_and_of_the_end(
     run.create(SPEC, [9], [claim("first")])
     with ThreadPoolExecutor() as threads:
         reading = threads.submit(run.read, "w", "0", FOREVER_S)
-        _wait_until_blocked(redis)
+        wait_until_blocked(redis)
         run.post("w", [Stop(Status.FAILED)])
         cursor, events = reading.result(SOON_S)
         assert events == [Stop(Status.FAILED)]
 
         reading = threads.submit(run.read, "w", cursor, FOREVER_S)
-        _wait_until_blocked(redis)
+        wait_until_blocked(redis)
         run.remove()
         assert reading.result(SOON_S)[1] == [Stop(Status.GONE)]
-
-
-def _wait_until_blocked(redis: RedisClient) -> None:
-    while b"blocked_clients:1" not in redis.command("INFO", "clients"):
-        pass

@@ -29,7 +29,7 @@ from augury.storage.protocols import (
     WorkerMissed,
     WorkerSummary,
 )
-from tests.storage.conftest import SPEC, Clock, claim, new_run_id
+from tests.storage.conftest import SPEC, Clock, beat_until_told, claim, new_run_id
 
 SHORT_S = 0.01
 
@@ -55,15 +55,6 @@ def restarted(*tasks: int, attempt: int, resources: Resources | None = None) -> 
 
 def missed(run: Coordination) -> list[WorkerMissed]:
     return [event for event in run.read(CLIENT, "0", 0)[1] if isinstance(event, WorkerMissed)]
-
-
-def beat_until_something_happens(run: Coordination) -> Beat:
-    """As a client does, several times in each lease."""
-    answer = Beat(Status.RUNNING)
-    while answer == Beat(Status.RUNNING):
-        time.sleep(SHORT_S / 4)
-        answer = run.beat()
-    return answer
 
 
 class TestJoining:
@@ -316,17 +307,14 @@ class TestLeases:
     def test_who_is_silent_is_replaced(self, careful: NewRun) -> None:
         run = careful(lease_s=SHORT_S)
         run.join("w", 1)
-        assert beat_until_something_happens(run) == restarted(0, 1, attempt=2)
+        assert beat_until_told(run.beat) == restarted(0, 1, attempt=2)
 
     def test_who_beats_is_not(self, careful: NewRun) -> None:
         run = careful(lease_s=SHORT_S)
         run.report(Report("w", completions=(Completion(0, consumers=(Consumer(5, 1, "p"),)),)))
         run.join("w", 1)
         run.join("p", 1)
-        answer = Beat(Status.RUNNING)
-        while answer == Beat(Status.RUNNING):
-            time.sleep(SHORT_S / 4)
-            answer = run.beat("p", 1)
+        answer = beat_until_told(lambda: run.beat("p", 1))
         assert [claim.worker for claim in answer.start] == ["w"]
 
     def test_if_nobody_could_beat_all_leases_begin_anew(self, careful: NewRun) -> None:
@@ -346,7 +334,7 @@ class TestLeases:
 
     def test_who_does_not_come_up_is_started_again_under_the_same_attempt(self, careful: NewRun) -> None:
         run = careful(lease_s=SHORT_S)
-        assert beat_until_something_happens(run) == restarted(0, 1, attempt=1)
+        assert beat_until_told(run.beat) == restarted(0, 1, attempt=1)
         assert missed(run) == []
 
     @pytest.mark.parametrize("lease_s", [0.2, 10.0, 3600.0])
@@ -357,7 +345,7 @@ class TestLeases:
         run = clocked.coordination(new_run_id())
         run.create(msgspec.structs.replace(SPEC, care=Care(lease_s=lease_s)), [9], [claim("w", 0)])
         answer = Beat(Status.RUNNING)
-        while not answer.hopeless:
+        while not answer.hopeless and clock() - began_s < 3 * NEVER_UP_S:
             clock.wait(60.0)
             answer = run.beat()
         assert answer.hopeless == (Hopeless("w", 1, 0, Resources(), Cause.START),)

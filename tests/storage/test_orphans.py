@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from augury.storage.protocols import CLIENT, Beat, Care, Coordination, RunEnded, Status, Stop, Storage
-from tests.storage.conftest import SPEC, Clock, claim, new_run_id
+from tests.storage.conftest import SPEC, Clock, beat_until_told, claim, new_run_id
 
 SHORT_S = 0.02
 
@@ -31,15 +31,9 @@ def owned(storage: Storage) -> NewRun:
     return make
 
 
-def beat_until_it_ends(run: Coordination) -> Status:
-    while (beat := run.beat("w", 1)) == Beat(Status.RUNNING):
-        time.sleep(SHORT_S / 4)
-    return beat.status
-
-
 def test_a_run_is_cancelled_when_its_client_is_silent_for_too_long(owned: NewRun) -> None:
     run = owned(SHORT_S)
-    assert beat_until_it_ends(run) is Status.CANCELLED
+    assert beat_until_told(lambda: run.beat("w", 1)) == Beat(Status.CANCELLED)
     assert run.status() is Status.CANCELLED
     assert run.read(CLIENT, "0", 0)[1] == [RunEnded(Status.CANCELLED)]
     assert run.read("w", "0", 0)[1] == [Stop(Status.CANCELLED)]

@@ -44,7 +44,7 @@ from augury.storage.redis_client import RedisClient
 from augury.storage.redis_errors import explained
 from augury.storage.server import RedisServer
 from augury.storage.shm import SharedMemoryObjects
-from tests.storage.conftest import SPEC, claim
+from tests.storage.conftest import SPEC, claim, wait_until_blocked
 
 SUMMARY = WorkerSummary(worker="w", attempt=1, cold=True, duration_s=1, memory_mb=64, tasks=1)
 
@@ -500,8 +500,7 @@ class TestClosing:
         client.command("CLIENT", "SETNAME", b"closing")
         with ThreadPoolExecutor(1) as pool:
             answers = pool.submit(client.pipeline, [("BLPOP", "signal", 10), ("CLIENT", "GETNAME")])
-            while b"blocked_clients:1" not in redis.command("INFO", "clients"):
-                pass
+            wait_until_blocked(redis)
             client.close()
             redis.command("RPUSH", "signal", b"go")
             assert answers.result() == [[b"signal", b"go"], b"closing"]
