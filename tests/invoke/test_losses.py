@@ -145,8 +145,8 @@ class TestVouching:
         storage, run, clock = self.run(restarts=3)
         run.report(Report("w", claims=(Claim("y", (1,), invocation("y").resources),)))
         run.join("y", 1)
-        for _ in range(2):
-            clock[0] += 0.9 * Care().lease_s
+        for _ in range(3):
+            clock[0] += 0.4 * Care().lease_s  # after half a lease without any beat, all leases would begin anew
             started = caretaker(storage).vouch([invocation("y")])
         assert [(one.worker, one.attempt, one.run_id) for one in started] == [("w", 2, "run")]
 
@@ -154,9 +154,10 @@ class TestVouching:
         storage, run, clock = self.run(restarts=0)
         run.report(Report("w", claims=(Claim("y", (1,), invocation("y").resources),)))
         run.join("y", 1)
-        clock[0] += 0.9 * Care().lease_s
-        run.beat("y", 1)
-        clock[0] += 0.9 * Care().lease_s
+        for _ in range(2):
+            clock[0] += 0.4 * Care().lease_s
+            run.beat("y", 1)
+        clock[0] += 0.4 * Care().lease_s
         assert caretaker(storage).vouch([invocation("y")]) == []
         assert run.status() is Status.FAILED
         _, events = run.read(CLIENT, "0", 0.0)
