@@ -341,7 +341,7 @@ def test_nothing_to_compute_is_its_own_value_and_no_run(client: Client) -> None:
 
 
 def test_more_memory_than_the_machine_has_is_refused(client: Client) -> None:
-    @task(memory_mb=1 << 40)
+    @task(memory_mb=1 << 30)
     def huge() -> None:
         pass
 
