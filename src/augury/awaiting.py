@@ -14,18 +14,18 @@ from typing import Any
 from augury.errors import AuguryError
 
 
-async def wait_for_value(value: "Future[Any]", *, cancel: Callable[[], object], take: Callable[[], None]) -> Any:
-    """Wait for a value that another thread provides; whoever is cancelled here cancels the run.
+async def wait_for_value(value: "Future[Any]", *, cancel: Callable[[], object] | None, take: Callable[[], None]) -> Any:
+    """Wait for a value that another thread provides; whoever is cancelled here cancels the run, if it is theirs.
 
     Args:
         value: Will hold it.
-        cancel: Ends the run; may block.
+        cancel: Ends the run; may block. None: the run is that of another client.
         take: Says that the user has the value; may block.
     """
     try:
         return await asyncio.wrap_future(value)
     except asyncio.CancelledError:
-        if not value.done():
+        if cancel is not None and not value.done():
             with suppress(AuguryError):
                 await asyncio.to_thread(cancel)
         raise

@@ -437,10 +437,7 @@ class Client:
             watches = list(self._watches)
         try:
             for watch in watches:
-                if watch.detached:
-                    watch.let_go()
-                elif not watch.value.done():
-                    watch.end()
+                watch.close()
             for watch in watches:
                 watch.join()
         finally:

@@ -1,9 +1,11 @@
 """The client vanishes: detached runs go on and can be attached to, the others are cancelled; nothing stays for ever."""
 
+import asyncio
 import json
 import os
 import re
 import select
+import signal
 import stat
 import subprocess
 import sys
@@ -246,9 +248,44 @@ class TestDetached:
         assert re.search(rf"stays for runs that go on without this client: {run.run_id}; augury\.attach", caplog.text)
         with pytest.raises(RunError, match=rf"goes on: augury\.attach\('{run.run_id}'\)\.result\(\)"):
             run.result()
+        assert (run.status, run.done()) == ("detached", True)
+        with pytest.raises(RunError, match=rf"goes on: augury\.attach\('{run.run_id}'\)"):
+            run.cancel()
         attached = augury.attach(run.run_id)
         gate.open()
         assert attached.result(PATIENCE_S) == 1
+
+    def test_a_run_that_was_cancelled_does_not_go_on(self, gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
+        client = Client(platform=Embedded(slots=1), observers=[], history=False)
+        run = client.submit(pass_through(1, str(gate.folder)))
+        gate.await_arrival()
+        assert run.cancel()
+        client.close()
+        assert "go on" not in caplog.text
+        assert run.status == "cancelled"
+        with pytest.raises(RunCancelled):
+            run.result()
+        with pytest.raises(RunLost, match="not known on this machine"):
+            augury.attach(run.run_id)
+
+    def test_who_only_looks_on_may_go_without_ending_it(
+        self, submit: Callable[..., Submitter], gate: Gate, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        submitter = submit(end="kill")
+        submitter.end()
+        run = client.attach(submitter.run_id)
+        with monkeypatch.context() as context:
+            context.setattr(run._watch.value, "result", lambda timeout: signal.raise_signal(signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                run.result()
+
+        async def wait_in_vain() -> None:
+            await asyncio.wait_for(run, 0.01)
+
+        with pytest.raises(TimeoutError):
+            asyncio.run(wait_in_vain())
+        gate.open()
+        assert client.attach(submitter.run_id).result(PATIENCE_S) == VALUE
 
     def test_an_error_that_nobody_asked_for_is_there_for_others(self, gate: Gate) -> None:
         with Client(platform=Embedded(slots=1), observers=[], history=False) as client:

@@ -47,15 +47,18 @@ class Run(Generic[T_co]):
 
     @property
     def status(self) -> str:
-        """`running`, `succeeded`, `failed`, `cancelled`, or `gone` if the storage no longer knows the run."""
-        return str(self._watch.status())
+        """`running`, `succeeded`, `failed` or `cancelled`; `gone` if the storage no longer knows the run.
+
+        `detached` if its client was closed while it went on: `augury.attach` follows it.
+        """
+        return "detached" if self._watch.was_let_go else str(self._watch.status())
 
     def done(self) -> bool:
-        """Whether the run is over."""
+        """Whether the run is over, or its client was closed, so that `result()` answers at once."""
         return self._watch.value.done()
 
     def result(self, timeout: float | None = None) -> T_co:
-        """Wait for the value. Ctrl-C meanwhile cancels the run.
+        """Wait for the value. Ctrl-C meanwhile cancels the run, unless another client started it.
 
         With it, this client has what it wants of the run, which is removed if no other one follows it.
 
@@ -71,6 +74,8 @@ class Run(Generic[T_co]):
         try:
             value: T_co = self._watch.value.result(_seconds("result", timeout))
         except KeyboardInterrupt:
+            if self._watch.attached:
+                raise
             self._watch.end()
             self._watch.join()  # who presses Ctrl-C often leaves at once: the workers must have been stopped by then
             raise
@@ -106,7 +111,8 @@ class Run(Generic[T_co]):
     def __await__(self) -> Generator[Any, None, T_co]:
         self._check_owner(self._watch.value)
         awaiting = importlib.import_module("augury.awaiting")
-        waiting = awaiting.wait_for_value(self._watch.value, cancel=self.cancel, take=self._take)
+        cancel = None if self._watch.attached else self.cancel
+        waiting = awaiting.wait_for_value(self._watch.value, cancel=cancel, take=self._take)
         value: Generator[Any, None, T_co] = waiting.__await__()
         return value
 

@@ -96,6 +96,7 @@ class RunWatch:
         value: Will hold the value, or what went wrong.
         settled: Will hold the report, once the workers have left.
         parting: What becomes of the run when this client needs it no more.
+        detached: Whether it goes on without this client; `attached`: whether another one started it.
     """
 
     def __init__(
@@ -137,8 +138,9 @@ class RunWatch:
         self._records = history is not None
         self.detached = detached
         self._kept_as = kept_as
-        self._attached = False
+        self.attached = False
         self._let_go = False
+        self._cancelled = False
         self._letting_go = threading.Lock()
         self._hopeless: Failure | None = None  # what the run must end with, and storage could not be told
         self._care = care
@@ -247,7 +249,7 @@ class RunWatch:
         """Watch a run that another client has started."""
         self._plan = plan
         self._harvest.planner = plan.planner
-        self._attached = True
+        self.attached = True
         self.parting.follows_another()
         self._submitted_at_s = submitted_s
         self._tell(RunStarted(self._run_id, self._name, len(self._graph)))
@@ -300,13 +302,24 @@ class RunWatch:
 
     def cancel(self) -> bool:
         """End the run. Workers hear of it and leave, with what they measured; who does not is stopped in `_settle`."""
+        if self._let_go:
+            raise self._left()
         if self.value.done():
             return False
         try:
-            return self._coordination.fail(Status.CANCELLED, b"")
+            cancelled = self._coordination.fail(Status.CANCELLED, b"")
         except BaseException:
             self._platform.gateway.stop(self._run_id)
             raise
+        self._cancelled |= cancelled
+        return cancelled
+
+    def close(self) -> None:
+        """The client is closed: a run that is detached, and was not cancelled, goes on."""
+        if self.detached and not self._cancelled:
+            self.let_go()
+        elif not self.value.done():
+            self.end()
 
     def end(self) -> None:
         """Cancel the run if that is still possible, and wait until its value is out; for who closes the platform."""
@@ -316,10 +329,7 @@ class RunWatch:
 
     def let_go(self) -> None:
         """Follow the run no more. It goes on; or it is over, nobody asked for its value, and it is left for others."""
-        error = RunError(
-            f"the client of run {self._name} ({self._run_id}) was closed; the run goes on: "
-            f"augury.attach({self._run_id!r}).result() waits for its value"
-        )
+        error = self._left()
         with self._letting_go, contextlib.suppress(InvalidStateError):
             self.value.set_exception(error)
             self.settled.set_exception(error)
@@ -327,6 +337,17 @@ class RunWatch:
         if not self._let_go:  # it is over, and will be settled
             self._thread.join(_SETTLE_S + 1)
         self.parting.leave()
+
+    @property
+    def was_let_go(self) -> bool:
+        """Whether the client was closed before the run was over, which nobody follows here any more."""
+        return self._let_go
+
+    def _left(self) -> RunError:
+        return RunError(
+            f"the client of run {self._name} ({self._run_id}) was closed; the run goes on: "
+            f"augury.attach({self._run_id!r}).result() waits for its value, .cancel() ends it"
+        )
 
     def join(self) -> None:
         """Wait until everything of an ended run is tidied up."""
@@ -409,7 +430,7 @@ class RunWatch:
         if not lost and now_s - self._beat_s < self._care.lease_s / BEATS:
             return
         self._beat_s = now_s
-        beat = self._coordination.beat("" if self._attached else CLIENT, lost=lost)
+        beat = self._coordination.beat("" if self.attached else CLIENT, lost=lost)
         if beat.start or beat.hopeless:
             see_to_beside(beat, self._restarts.start, self._give_up)
 
@@ -551,7 +572,7 @@ class RunWatch:
 
     def _elapsed_s(self) -> float:
         """How long the run took; one that was attached to may have ended long before it was looked at."""
-        ended_s = time_of_cursor(self._cursor) if self._attached else 0.0
+        ended_s = time_of_cursor(self._cursor) if self.attached else 0.0
         if ended_s > self._submitted_at_s:
             return ended_s - self._submitted_at_s
         return time.monotonic() - self._started_s
