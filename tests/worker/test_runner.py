@@ -28,6 +28,7 @@ from augury.storage.memory import MemoryCoordination, MemoryObjects, MemoryStora
 from augury.storage.protocols import (
     CLIENT,
     Beat,
+    Care,
     Cause,
     Hopeless,
     Missing,
@@ -41,6 +42,7 @@ from augury.storage.protocols import (
 from augury.storage.signing import sign_spec
 from augury.trust import process_keyring
 from augury.worker.code import RunCache
+from augury.worker.heart import BEATS
 from augury.worker.interrupt import Interrupted
 from augury.worker.patience import Patience
 from augury.worker.policies import Policy, packed
@@ -163,6 +165,8 @@ class Place:
         self.limit_s = math.inf
         """How long the platform lets the first attempt of each worker go on."""
         self.late_s: Mapping[int, float] = {}
+        self.care = Care()
+        self.runners: list[Runner] = []
         self.threads: list[threading.Thread] = []
 
     def run(self, outputs: Any, workers: Mapping[int, int], **more: Any) -> Any:
@@ -187,6 +191,7 @@ class Place:
             inline_bytes=INLINE_BYTES,
             record=False,
             late_s=dict(self.late_s),
+            care=self.care,
         )
         spec = sign_spec(spec, KEYRING.seal("run"))
         claims = self.runs.add("run", spec, KEYRING).view.initial_claims()
@@ -229,7 +234,7 @@ class Place:
             joined = self.coordination.join(invocation.worker, invocation.attempt)
             code = self.runs.get("run")
             assert code is not None
-            Runner(
+            runner = Runner(
                 invocation,
                 code,
                 coordination=self.coordination,
@@ -238,7 +243,9 @@ class Place:
                 recorder=Recorder(code.view.graph, invocation.resources, enabled=False),
                 cold=True,
                 deadline_s=time.monotonic() + (self.limit_s if invocation.attempt == 1 else math.inf),
-            ).run(joined, self.coordination.remains() if joined.restarted else None)
+            )
+            self.runners.append(runner)
+            runner.run(joined, self.coordination.remains() if joined.restarted else None)
 
         self.threads.append(threading.Thread(target=embody, daemon=True))
         self.threads[-1].start()

@@ -29,6 +29,9 @@ class Heart:
         end: Ends the run, for which there is no hope.
         stop: Told that the run is over, or that another invocation has the place of this one.
         faults: What is to go wrong, if anything is.
+
+    Attributes:
+        pause_s: How long it may be silent before it begins, and between beats.
     """
 
     def __init__(
@@ -52,11 +55,11 @@ class Heart:
         self._faults = faults
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        self._pause_s = lease_s / BEATS
+        self.pause_s = lease_s / BEATS
 
     def begin_after(self, lasted_s: float) -> None:
         """Beat from now on, if the invocation has lasted for as long as it may without a beat."""
-        if lasted_s > self._pause_s:
+        if lasted_s > self.pause_s:
             self.begin()
 
     def begin(self) -> None:
@@ -70,7 +73,7 @@ class Heart:
         self._over.set()
 
     def _run(self) -> None:
-        while not self._over.wait(self._pause_s):
+        while not self._over.wait(self.pause_s):
             try:
                 self._beat()
             except PlatformError as error:  # if it stays away, those who need it will find out
@@ -80,14 +83,11 @@ class Heart:
         if self._faults is not None:
             self._faults.reach("heartbeat")
         beat = self._coordination.beat(self._worker, self._attempt)
-        if self._over.is_set():
-            return
-        if beat.status is not Status.RUNNING:
+        if beat.start or beat.hopeless:  # also if this came to an end meanwhile: nobody else was told
+            see_to_beside(beat, self._start, self._end)
+        if beat.status is not Status.RUNNING and not self._over.is_set():
             self._over.set()
             self._stop(beat.status)
-            return
-        if beat.start or beat.hopeless:
-            see_to_beside(beat, self._start, self._end)
 
 
 def see_to_beside(beat: Beat, start: Callable[[Sequence[Claim]], None], end: Callable[[Hopeless], None]) -> None:
@@ -105,7 +105,7 @@ def see_to(beat: Beat, start: Callable[[Sequence[Claim]], None], end: Callable[[
     """
     for hopeless in beat.hopeless[:1]:
         end(hopeless)
-    if beat.start and not beat.hopeless:
+    if beat.start:  # even if there is no hope for another one: that may prove wrong
         names = ", ".join(f"{claim.worker} (attempt {claim.attempt})" for claim in beat.start)
         _log.info("started again: %s", names)
         start(beat.start)

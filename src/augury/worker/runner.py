@@ -828,7 +828,7 @@ class Runner:
     def _pause_s(self) -> float:
         """How long the courier may sleep: less while tasks wait here that others could run."""
         pause_s = min(PROGRESS_S, self._view.start_s) if self._state.queued else PROGRESS_S
-        return min(pause_s, self._patience.look_s)
+        return min(pause_s, self._patience.look_s, self._heart.pause_s)
 
     def _send_records(self) -> None:
         records = self._recorder.take()

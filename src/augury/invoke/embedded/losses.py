@@ -101,7 +101,6 @@ class Caretaker:
             reason = f"was lost {one.losses} times in a row, without a word"
             told = self._describe(Loss(invocation=gone, cold=False, duration_s=0.0, kind=kind, reason=reason))
             run.fail(Status.FAILED, told, one.worker, one.attempt)
-            return []
         return [_again(claim, invocation) for claim in beat.start]
 
     def _run(self, run_id: str) -> Coordination:
