@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,11 +45,25 @@ def handle_with_a_limit_of_its_own(invocation: Invocation, context: InvocationCo
 
 @pytest.fixture
 def without_groups() -> Iterator[Client]:
+    with client_without_groups(most_memory_mb=128) as client:
+        yield client
+
+
+def client_without_groups(most_memory_mb: int) -> Client:
     handler = f"{__name__}:{handle_with_a_limit_of_its_own.__name__}"
     platform = Embedded(slots=2, enforce_limits=False, handler=handler, sys_path=(str(ROOT),), keep_alive_s=0)
     planner = WukongPlanner(Resources(memory_mb=128))
-    with Client(platform=platform, planner=planner, observers=[], history=False, most_memory_mb=128) as client:
-        yield client
+    return Client(platform=platform, planner=planner, observers=[], history=False, most_memory_mb=most_memory_mb)
+
+
+@task
+def make(megabytes: int) -> list[str]:
+    return ["x" * 500_000 + str(number) for number in range(2 * megabytes)]
+
+
+@task
+def length(*texts: list[str]) -> int:
+    return sum(map(len, texts))
 
 
 @enforced
@@ -129,6 +144,19 @@ def test_a_task_that_may_not_allocate_more_is_named_too(without_groups: Client) 
     assert without_groups.compute(add(fill(1))) == 1 << 20
 
 
+@pytest.mark.parametrize(
+    ("output", "texts"),
+    [(make(110), 220), (length(*[make(40) for _ in range(4)]), 320)],
+    ids=["to pickle an output", "to load inputs"],
+)
+def test_memory_that_is_lacking_between_tasks_is_given_too(output: Any, texts: int) -> None:
+    with client_without_groups(most_memory_mb=1024) as client:
+        run = client.submit(output)
+        value = run.result(timeout=60)
+        assert (value if isinstance(value, int) else len(value)) == texts
+        assert run.report().invocations > run.report().workers
+
+
 @enforced
 def test_history_remembers_and_the_next_plan_gives_more(tmp_path: Path) -> None:
     planner = UniformPlanner(Resources(memory_mb=128))
@@ -151,3 +179,4 @@ def test_without_a_limit_a_memory_error_is_the_tasks_own(client: Client) -> None
     with pytest.raises(MemoryError, match="mine") as caught:
         client.compute(raise_it())
     assert isinstance(caught.value.__cause__, augury.TaskFailed)
+    assert "on worker t0, which has 2,048 MiB; @task(memory_mb=…) asks for more" in caught.value.__notes__

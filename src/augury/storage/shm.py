@@ -92,6 +92,8 @@ class SharedMemoryObjects:
         try:
             yield
         except OSError as error:
+            if error.errno == errno.ENOMEM:
+                raise MemoryError(f"cannot {what}: this process may have no more memory") from error
             raise StorageError(f"cannot {what}: {self._explain(error)}") from error
 
     def _explain(self, error: OSError) -> str:

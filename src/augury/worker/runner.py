@@ -437,6 +437,10 @@ class Runner:
             error = late.with_traceback(error.__traceback__)  # which tells where it was
         if isinstance(error, MemoryError):
             self._on_memory_error(error)
+            error.add_note(
+                f"on worker {self._name}, which has {self._invocation.resources.memory_mb:,} MiB; "
+                "@task(memory_mb=…) asks for more"
+            )
         retryable = is_worth_retrying(error, info) and not isinstance(error, SerializationError | UntrustedData)
         return m.TaskRaised(run.task, self._failure(run, error).encode(), retryable)
 

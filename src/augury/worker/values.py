@@ -94,6 +94,8 @@ class Values:
             value = self._values[task]
             try:
                 blob = self._blobs[task] = serde.dumps(value)
+            except MemoryError:
+                raise  # more of it may help
             except Exception as error:
                 raise SerializationError(
                     f"the result of {self._view.graph.label(task)} cannot be pickled "
@@ -174,6 +176,8 @@ class Values:
             return
         try:
             self._values[task] = serde.loads(data, writable=True)
+        except MemoryError:
+            raise
         except Exception as error:
             raise self._unloadable(task, error) from error
 
@@ -206,6 +210,8 @@ class Values:
             return self._values[task]
         try:
             return original.reload() if isinstance(original, serde.Blob) else serde.loads(original)
+        except MemoryError:
+            raise
         except Exception as error:
             raise self._unloadable(task, error) from error
 
