@@ -16,8 +16,8 @@ def _send_and_tell(self: runner.Runner) -> None:
     Path(os.environ[PIPE]).write_bytes(b".")  # waits for somebody who reads
 
 
-def handle(invocation: Invocation, context: InvocationContext) -> None:
+def handle(invocation: Invocation, context: InvocationContext) -> bool:
     # Here, and so in the worker's process only.
     runner.RECORD_S = 0.0
     runner.Runner._send_records = _send_and_tell  # type: ignore[method-assign]
-    entrypoint.handle(invocation, context)
+    return entrypoint.handle(invocation, context)

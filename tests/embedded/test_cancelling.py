@@ -194,3 +194,36 @@ def test_ctrl_c_stops_the_workers_of_a_gateway_too(tmp_path: Path) -> None:
         assert "KeyboardInterrupt" in stderr
         settle(platform, running=0, queued=0)
         assert len(begun(folder)) == 2
+
+
+@task
+def leave_a_subprocess(pid_file: Path, *, waits: bool = True) -> int:
+    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    pid_file.write_text(f"{os.getpid()} {child.pid}")
+    if waits:
+        child.wait()
+    return os.getpid()
+
+
+@task
+def leave_a_thread(pid_file: Path) -> None:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    pid_file.write_text(str(os.getpid()))
+    threading.Event().wait()
+
+
+@pytest.mark.parametrize("leave", [leave_a_subprocess, leave_a_thread], ids=lambda fn: fn.fn.__name__)
+def test_what_a_cancelled_task_has_begun_ends_with_its_process(client: Client, tmp_path: Path, leave: Any) -> None:
+    pid_file = tmp_path / "pids"
+    run = client.submit(leave(pid_file))
+    wait_until(lambda: pid_file.exists() and pid_file.read_text(), "the task has begun")
+    run.cancel()
+    pids = [int(pid) for pid in pid_file.read_text().split()]
+    wait_until(lambda: not any(map(lives, pids)), "the worker is gone, and what its task began")
+
+
+def test_what_a_task_that_came_to_its_end_has_begun_may_go_on(client: Client, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pids"
+    worker = client.compute(leave_a_subprocess(pid_file, waits=False))
+    assert client.compute(task(os.getpid)()) == worker
+    assert all(map(lives, map(int, pid_file.read_text().split())))

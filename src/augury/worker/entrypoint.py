@@ -17,7 +17,7 @@ from augury.config import ResultsConfig, StorageConfig
 from augury.dag.imports import watch_imports
 from augury.invoke.blackbox import BlackBox
 from augury.invoke.embedded.cgroups import KillCounter, machine_memory_mb
-from augury.invoke.embedded.processes import OUT_OF_MEMORY
+from augury.invoke.embedded.processes import OUT_OF_MEMORY, children
 from augury.invoke.embedded.room import worker_storage
 from augury.invoke.gateway import Gateway, Invocation, InvocationContext
 from augury.invoke.http_gateway import HttpGateway
@@ -33,6 +33,7 @@ from augury.worker.faults import VARIABLE as FAULTS_VARIABLE
 from augury.worker.faults import faults_of, parse_faults
 from augury.worker.interrupt import shelter_imports
 from augury.worker.memo import Memo
+from augury.worker.output import has_threads_of_tasks
 from augury.worker.recorder import Recorder
 from augury.worker.runner import Runner
 from augury.worker.surroundings import Surroundings, reseed
@@ -112,18 +113,18 @@ _process = _Process()
 load_driver()  # in the parent that workers are forked from: each of them needs it
 
 
-def handle(invocation: Invocation, context: InvocationContext) -> None:
-    """Embody one worker of one run until it has nothing left to do."""
+def handle(invocation: Invocation, context: InvocationContext) -> bool:
+    """Embody one worker of one run until it has nothing left to do; whether this process must end then."""
     began_s = time.time()
     _process.put_back_surroundings()
     coordination = _storage(invocation, context, context.storage).coordination(invocation.run_id)
     joined = coordination.join(invocation.worker, invocation.attempt)
     if joined.status is Status.REPLACED:
-        return  # the place is taken, and who has it tells what it takes
+        return False  # the place is taken, and who has it tells what it takes
     code = _code(invocation, context, coordination) if joined.status is Status.RUNNING else None
     if code is None:
         coordination.leave(_idle_summary(invocation, cold=context.cold))
-        return
+        return False
     _process.import_from(code.sys_path)
     # The more workers there are, the fewer tasks each has to measure for a run to have enough of every function.
     first = max(_LEAST_MEASURED, _MEASURED // max(1, joined.live))
@@ -137,7 +138,7 @@ def handle(invocation: Invocation, context: InvocationContext) -> None:
     )
     config = msgspec.structs.replace(context.storage, object_dir=code.object_dir)
     box = _process.black_box(context.black_box, invocation.resources.task_slots)
-    Runner(
+    runner = Runner(
         invocation,
         code,
         coordination=coordination,
@@ -151,7 +152,9 @@ def handle(invocation: Invocation, context: InvocationContext) -> None:
         faults=faults_of(_process.faults, invocation),
         on_memory_error=functools.partial(_end_for_error, box) if _may_get_more(context) else _let_it_be,
         check_memory=functools.partial(_end_if_killed, box, KillCounter(context.memory_group)),
-    ).run(joined, coordination.remains() if joined.restarted else None)
+    )
+    runner.run(joined, coordination.remains() if joined.restarted else None)
+    return runner.interrupted and (bool(children()) or has_threads_of_tasks())
 
 
 def _storage(invocation: Invocation, context: InvocationContext, config: StorageConfig) -> Storage:

@@ -102,6 +102,11 @@ def _author() -> tuple[int, Outlet] | None:
     return author if author in _running else None
 
 
+def has_threads_of_tasks() -> bool:
+    """Whether a thread goes on that a task has started."""
+    return any(thread.is_alive() for thread in tuple(_started_by))
+
+
 def _start_for_author(thread: threading.Thread) -> None:
     """As `Thread.start`; remembers for which task."""
     author = _author()

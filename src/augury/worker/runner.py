@@ -128,6 +128,9 @@ class Runner:
         faults: What is to go wrong, if anything is.
         on_memory_error: Called when memory cannot be had, before the run fails with it; need not return.
         check_memory: Called now and then, and before what tasks did counts for anybody else; need not return.
+
+    Attributes:
+        interrupted: Whether a task was stopped: what it had begun may go on.
     """
 
     def __init__(
@@ -207,6 +210,7 @@ class Runner:
             stop=lambda status: self._tell(m.StopRequested(status)),
             faults=faults,
         )
+        self.interrupted = False
         self._ran = 0
         self._prewarmed = 0
         self._tidied = 0  # how many of the outputs that were written here had been when we cleaned up
@@ -405,6 +409,7 @@ class Runner:
             section.close()
             self._due.pop(me, None)
             self._forget_measurement(measured)
+            self.interrupted |= isinstance(error, Interrupted)
             if isinstance(error, Interrupted) and not isinstance(error, TimeIsUp):
                 if task in self._abandoned:
                     return m.TaskAbandoned(task)

@@ -336,6 +336,9 @@ class Supervisor:
             worker.cancel_timer()
             if worker.overtime:
                 self._pool.lose(number)  # it was done at the very last moment, and dies all the same
+            elif message.spent:
+                self._pool.lose(number)
+                self._retire([number])
             else:
                 self._retire(self._pool.finish(number, self._loop.time()))
             self._dispatch()

@@ -126,9 +126,11 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         refused: How much of what it was to unpickle was not authentic.
+        spent: Whether it must end instead: something that was to stop goes on in it.
     """
 
     refused: int = 0
+    spent: bool = False
 
 
 class Raised(msgspec.Struct, frozen=True, tag=True):

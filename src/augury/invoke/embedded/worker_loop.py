@@ -23,7 +23,8 @@ from augury.trust.seal import refused
 
 logger = logging.getLogger(__name__)
 
-Handle = Callable[[Invocation, InvocationContext], None]
+Handle = Callable[[Invocation, InvocationContext], bool | None]
+"""Carries out an invocation; whether the process must end then."""
 
 _CHUNK_BYTES: Final = 256 * 1024
 
@@ -52,10 +53,10 @@ def _work(connection: socket.socket, messages: Iterator[ToWorker], setup: Setup,
         for message in messages:
             if isinstance(message, Run):
                 connection.sendall(started)
-                handle(message.invocation, _context(setup, message))
+                spent = bool(handle(message.invocation, _context(setup, message)))
                 _flush()
                 before, refusals = refusals, refused()
-                connection.sendall(frame(Done(refusals - before)))
+                connection.sendall(frame(Done(refusals - before, spent)))
     except BaseException:  # a handler may raise anything, SystemExit included
         logger.exception("a worker fails")
         connection.sendall(frame(Raised(traceback.format_exc(limit=-_FRAMES_TOLD))))
