@@ -97,6 +97,27 @@ def test_a_task_that_forks_and_prints() -> None:
 
 
 @task
+def fork_and(what: str) -> tuple[str, int]:
+    child = os.fork()
+    if child:
+        return "parent", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    match what:
+        case "raise":
+            raise ValueError("in the child")
+        case "exit":
+            sys.exit(3)
+        case "exit with words":
+            sys.exit("in the child")
+    return "child", 0
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize(("what", "status"), [("return", 0), ("raise", 1), ("exit", 3), ("exit with words", 1)])
+def test_a_fork_ends_where_its_task_does(client: Client, what: str, status: int) -> None:
+    assert client.submit(fork_and(what)).result(timeout=30) == ("parent", status)
+
+
+@task
 def shoot(number: int) -> str:
     os.kill(os.getpid(), number)
     threading.Event().wait(0.05)

@@ -22,6 +22,7 @@ slot up, see `_suspend`). A chain of local tasks needs no other thread and no ro
 import inspect
 import logging
 import math
+import os
 import threading
 import time
 from collections import deque
@@ -70,6 +71,7 @@ from augury.worker import messages as m
 from augury.worker.code import RunCode
 from augury.worker.failure import Failure, deaf, lost_for_good, overlong, platform_failure, task_failure
 from augury.worker.faults import Faults
+from augury.worker.forks import end_fork
 from augury.worker.heart import Heart
 from augury.worker.interrupt import (
     Interrupted,
@@ -152,6 +154,7 @@ class Runner:
     ) -> None:
         self._invocation = invocation
         self._name = invocation.worker
+        self._pid = os.getpid()
         self._view = code.view
         self._program = code.program
         self._constant_count = code.constants
@@ -493,8 +496,12 @@ class Runner:
             recalled = self._memo.find(task, self._view.graph.function_of[task], function, args, kwargs)
             if recalled is not None:
                 return recalled.value
-        result = function(*args, **kwargs)
-        return run_coroutine(result) if inspect.iscoroutine(result) else result
+        try:
+            result = function(*args, **kwargs)
+            return run_coroutine(result) if inspect.iscoroutine(result) else result
+        finally:
+            if os.getpid() != self._pid:
+                end_fork()
 
     def _failure(self, run: m.Run, error: BaseException) -> Failure:
         return task_failure(run.task, self._invocation.worker, run.attempt, error, self._seal)
