@@ -280,7 +280,7 @@ def _text(error: BaseException) -> str:
     """What an exception says; a user's class may refuse."""
     try:
         return str(error)
-    except Exception as refusal:  # noqa: BLE001 - its `__str__` may do anything
+    except BaseException as refusal:  # noqa: BLE001 - its `__str__` may do anything
         return f"<no text: {refusal!r}>"
 
 
@@ -299,7 +299,7 @@ def _portable(error: Exception, task: int, seal: Seal) -> bytes:
         parcel = error if _pickles_itself(type(error)) else _parcel(error)
         data = serde.dumps(parcel).join()
         _unpacked(data)
-    except Exception:  # noqa: BLE001 - any exception class may refuse; its text travels all the same
+    except BaseException:  # noqa: BLE001 - any exception class may refuse; its text travels all the same
         return b""
     return seal.sign(_what(task), data)
 
@@ -326,7 +326,7 @@ def _parcel(error: Exception) -> tuple[Any, ...]:
 def _travels(value: Any) -> bool:
     try:
         serde.loads(serde.dumps(value).join())
-    except Exception:  # noqa: BLE001 - an attribute may be anything
+    except BaseException:  # noqa: BLE001 - an attribute may be anything
         return False
     return True
 

@@ -380,13 +380,14 @@ class Runner:
         info = self._view.graph.info(task)
         began_s = time.monotonic()
         line.begin(task, began_s)
-        self._set_inputs_apart(task, began_s)
-        measured = self._recorder.begin(task, began_s, run.ready_s, run.fetch_s)
-        if measured:
-            self._measure_inputs(task, measured)
-            line.measured(measured.input_bytes)
-            began_s = time.monotonic()
+        measured: Measurement | None = None
         try:
+            self._set_inputs_apart(task, began_s)
+            measured = self._recorder.begin(task, began_s, run.ready_s, run.fetch_s)
+            if measured:
+                self._measure_inputs(task, measured)
+                line.measured(measured.input_bytes)
+                began_s = time.monotonic()
             with writing_for(task, self._outlet):
                 with section:
                     self._check_wanted(task)
