@@ -895,8 +895,11 @@ class Runner:
     def _offer_slot(self, waited_s: float) -> None:
         """We wait, and others cannot start."""
         with self._lock:
+            needed = self._state.needed_later()
+            # A task that becomes ready may change what it is given before all of that is stored.
+            self._values.set_apart(needed)
             try:
-                sizes = {task: self._values.pack(task).size_bytes for task in self._state.needed_later()}
+                sizes = {task: self._values.pack(task).size_bytes for task in needed}
             except SerializationError as error:
                 if waited_s < _STUBBORN_S:  # somebody else may make room
                     return
