@@ -360,6 +360,14 @@ class TestDuplicates:
         outputs = total(deaf("deaf"), pass_gate("first is in"))
         assert place.run(outputs, {0: 0, 1: 1, 2: 1}, hints=hints({0: NOW})) == 2
 
+    def test_a_task_that_cannot_be_stopped_does_not_hold_up_the_others_of_its_worker(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """0 → 2 → 3      w0: 0, 3      w1: 1, 2      a successor of w0 runs 3"""
+        monkeypatch.setattr("augury.worker.runner._DEAF_S", 0.05)
+        outputs = open_gate("done", total(deaf_until("done"), pass_gate("first is in")))
+        assert place.run(outputs, {0: 0, 1: 1, 2: 1, 3: 0}, hints=hints({0: NOW})) == 2
+
     def test_a_duplicate_that_fails_is_forgotten(self, place: Place) -> None:
         outputs = total(fails_second("fails"), pass_gate("first is in"))
         assert place.run(outputs, {0: 0, 1: 1, 2: 1}, hints=hints({0: NOW})) == 2
@@ -416,6 +424,18 @@ def deaf(name: str) -> int:
         gates["first is in"].set()
         with suppress(BaseException):
             gates.wait("never")
+        return -1
+    return 1
+
+
+@task
+def deaf_until(name: str) -> int:
+    """The first to come here goes on whatever happens, until a gate is open."""
+    if gates.visit("deaf") == 1:
+        gates["first is in"].set()
+        while not gates[name].is_set():
+            with suppress(BaseException):
+                gates.wait(name)
         return -1
     return 1
 
@@ -558,6 +578,14 @@ class TestTimeLimit:
         place.late_s = {1: 2.0}
         assert place.run(grown(grown(listed("0"), "1"), "2"), {0: 0, 1: 0, 2: 0}) == [0, 1, 1]
         assert apart == [1]
+
+    def test_a_task_that_nobody_waits_for_any_more_does_not_end_the_run(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """0 → 2 → 3      w0: 0, 3      w1: 1, 2, and 0 too, which is deaf at first"""
+        monkeypatch.setattr(Patience, "had_it_all", lambda *_: True)
+        outputs = open_gate("done", total(deaf_until("done"), pass_gate("first is in")))
+        assert place.run(outputs, {0: 0, 1: 1, 2: 1, 3: 0}, hints=hints({0: NOW})) == 2
 
     def test_what_cannot_be_stored_is_made_again(self, place: Place) -> None:
         assert place.run(grown(unpicklable("0"), "1", stuck_at_first=True), {0: 0, 1: 0}) == [0, 1]

@@ -104,6 +104,8 @@ LISTEN_AFTER_S = 0.2
 _OVERDUE_S = 1.0
 """How long after its time a task that is deaf to interruption may go on."""
 _SLICE_S = 1.0
+_DEAF_S = 2.0
+"""How long a task that nobody waits for any more, and that does not let itself be stopped, may hold up others."""
 _STUBBORN_S = 10.0
 """How long a worker that cannot give its slot up hopes that another one does."""
 _ERRAND_THREADS = 4
@@ -175,7 +177,7 @@ class Runner:
         self._timer: threading.Timer | None = None
         self._working: dict[int, _Working] = {}  # executor threads that run a task
         self._due: dict[int, float] = {}  # executor threads whose task has a time limit → when that is over
-        self._abandoned: set[int] = set()  # tasks that are to be stopped
+        self._abandoned: dict[int, float] = {}  # tasks that are to be stopped, and since when
         self._unstarted: list[int] = []  # abandoned before they began; the core is to be told
         self._over: m.Leave | None = None
         self._recorder = recorder
@@ -330,7 +332,7 @@ class Runner:
                     if event is not None:
                         self._take(self._state.handle(event, time.monotonic()))
                     if done is not None and self._abandoned:
-                        self._abandoned.discard(done[1].task)
+                        self._abandoned.pop(done[1].task, None)
                     work = self._next_work()
                     if work is None:
                         return
@@ -368,7 +370,7 @@ class Runner:
             self._runs.remove(waiting[0])
             self._unstarted.append(task)
             return
-        self._abandoned.add(task)  # before it is interrupted: if it has not begun, it looks here
+        self._abandoned[task] = time.monotonic()  # before it is interrupted: if it has not begun, it looks here
         for _, run, section, line in self._working.values():
             if run.task == task:
                 line.lift_limit()  # nobody waits for it any more
@@ -782,6 +784,8 @@ class Runner:
     def _keep_time(self, now_s: float) -> None:
         """See to tasks that take too long, or longer than expected, and to the platform's own limit."""
         self._end_overdue(now_s)
+        if self._abandoned:
+            self._leave_the_deaf(now_s)
         if now_s >= self._patience.soft_s:
             self._wind_down(now_s)
         elif self._late_s:
@@ -801,6 +805,15 @@ class Runner:
                 self._tell(m.StopRequested())
                 return
 
+    def _leave_the_deaf(self, now_s: float) -> None:
+        """If nothing runs but what nobody waits for and cannot be stopped, have a successor do what is left."""
+        with self._lock:
+            due_s = [self._abandoned.get(run.task, math.inf) + _DEAF_S for _, run, *_ in self._working.values()]
+            if not due_s or now_s < max(due_s) or any(map(is_importing, self._working)):
+                return
+            sizes = self._sizes_needed_later()
+        self._tell(m.HandOverDue(sizes))
+
     def _wind_down(self, now_s: float) -> None:
         """The platform lets nobody go on for ever: hand over to a successor in time."""
         with self._lock:
@@ -811,7 +824,7 @@ class Runner:
             sizes = self._sizes_needed_later()
         if now_s >= self._patience.hard_s:
             for began_s, run, *_ in working:
-                if self._patience.had_it_all(began_s):
+                if self._patience.had_it_all(began_s) and run.task not in self._abandoned:
                     self._give_up(self._failure(run, TaskTimeout(overlong(self._patience.limit_s))))
                     self._tell(m.StopRequested())
                     return
