@@ -49,6 +49,17 @@ class TestChain:
         assert core.answer() == [HandOver()]
         assert core.tell(HandedOver()) == [Leave(Status.RUNNING, suspended=True)]
 
+    def test_what_the_successor_needs_is_stored_while_the_last_task_runs(self) -> None:
+        core = Core(self.DEPS)
+        core.begin(0)
+        assert core.finish(0) == [Run(1)]
+        assert core.tell(WindDown({0: LARGE})) == [Store(0)]
+        assert core.tell(WindDown({0: LARGE})) == []
+        core.tell(OutputStored(0))
+        core.answer()
+        assert core.state.needed_later() == []
+        assert core.tell(HandOverDue()) == [Abandon(1), HandOver(cut=True)]
+
     def test_a_large_output_is_written_first(self) -> None:
         core = Core(self.DEPS)
         core.begin(0)

@@ -258,7 +258,7 @@ class MortalInvocation(VirtualInvocation):
 
     def _wind_down(self) -> None:
         """The platform lets nobody go on for ever: hand over in time, as the runner does."""
-        self._tell(m.WindDown())
+        self._tell(m.WindDown(self._sizes(self.state.needed_later())))
         if self._over or self.state.over:
             return
         if self._world.clock() >= self._patience.hard_s or self.state.quiet:

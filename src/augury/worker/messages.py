@@ -122,7 +122,13 @@ class Straggles(Event, frozen=True):
 
 
 class WindDown(Event, frozen=True):
-    """The platform will end the invocation before long: start no more tasks."""
+    """The platform will end the invocation before long: start no more tasks, and begin to store what a successor needs.
+
+    Attributes:
+        sizes: The sizes of the outputs in `WorkerState.needed_later()`, but those that cannot be stored.
+    """
+
+    sizes: dict[int, int] = {}
 
 
 class HandOverDue(Event, frozen=True):

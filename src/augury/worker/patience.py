@@ -2,7 +2,8 @@
 
 began ── a tenth ────────────── soft ───────── hard ── deadline
        │ tasks are started       │  those that  │  the rest is put into storage,
-       │ with their inputs apart │  run may end │  and a successor goes on
+       │ with their inputs apart │  run may end;│  and a successor goes on
+                                 │  outputs that a successor needs are put into storage already
 
 What still runs shortly before the deadline is cut. If it began at the very start, no successor has more time for it:
 that is an error. If it began later, its successor begins with it, given the inputs as they were. They are put apart
@@ -33,7 +34,7 @@ class Patience(msgspec.Struct, frozen=True):
 
     @property
     def soft_s(self) -> float:
-        """From when on it starts no more tasks."""
+        """From when on it starts no more tasks, and begins to put into storage what a successor needs."""
         return self._before_deadline(_SOFT_SHARE, _SOFT_S)
 
     @property

@@ -817,7 +817,7 @@ class Runner:
     def _wind_down(self, now_s: float) -> None:
         """The platform lets nobody go on for ever: hand over to a successor in time."""
         with self._lock:
-            self._handle(m.WindDown())
+            self._handle(m.WindDown(self._sizes_needed_later()))
             if now_s < self._patience.hard_s and not self._state.quiet:
                 return
             working = list(self._working.values())

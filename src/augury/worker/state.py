@@ -830,8 +830,10 @@ class WorkerState:
 
     # Handing over
 
-    def _wind_down(self, _: m.WindDown) -> None:
+    def _wind_down(self, event: m.WindDown) -> None:
         self._winding_down = True
+        if event.sizes and not self._handing_over:
+            self._store_all(event.sizes)
 
     def _hand_over_due(self, event: m.HandOverDue) -> None:
         """The platform's patience is at its end: what still runs is begun anew by the successor."""
