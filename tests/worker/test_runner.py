@@ -596,3 +596,59 @@ def test_inputs_are_not_copied_where_there_is_no_time_limit(place: Place, monkey
     monkeypatch.setattr(Values, "set_apart", lambda *_: gates.visit("set apart"))
     assert place.run(grown(grown(listed("0"), "1"), "2"), {0: 0, 1: 0, 2: 0}) == [0, 1, 1]
     assert gates.visits["set apart"] == 0
+
+
+def test_what_is_stored_to_give_a_slot_up_is_not_changed_by_a_task_that_begins_meanwhile(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0 → 2      w0: 0, 2      w1: 1, which goes on when 0 is stored      w2: 3, which starts then"""
+    put, whole, start = MemoryObjects.put, list[bool](), place.gateway._start
+    withheld: list[Invocation] = []
+
+    def note_and_put(objects: MemoryObjects, key: str, blob: serde.Blob) -> None:
+        put(objects, key, blob)
+        if key == output_key(0):
+            whole.append(all(isinstance(part, bytes) for part in blob.parts))
+            gates["stored"].set()
+            start(withheld.pop())
+
+    def withhold(invocation: Invocation) -> None:
+        if invocation.worker == "w2":
+            withheld.append(invocation)
+        else:
+            start(invocation)
+
+    monkeypatch.setattr(MemoryObjects, "put", note_and_put)
+    monkeypatch.setattr(place.gateway, "_start", withhold)
+    outputs = [total(listing(), pass_gate("stored")), number(3)]
+    assert place.run(outputs, {0: 0, 1: 1, 2: 0, 3: 2}) == {2: 60_001, 3: 3}
+    assert whole == [True]
+
+
+def test_a_worker_wakes_in_time_for_its_first_beat(place: Place) -> None:
+    place.care = Care(lease_s=0.2)
+    assert place.run(number(1), {0: 0}) == 1
+    assert place.runners[0]._pause_s() <= place.care.lease_s / BEATS
+
+
+def test_time_is_kept_while_the_courier_is_kept_by_a_gateway(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 → 1, 2      0 and 1 here; the gateway does not answer when it is to start a worker for 2"""
+    start = place.gateway._start
+
+    def start_late(invocation: Invocation) -> None:
+        if invocation.worker != "t0":
+            gates.wait("late")
+        start(invocation)
+
+    late = Runner._tell_stragglers
+
+    def note(runner: Runner, now_s: float) -> None:
+        late(runner, now_s)
+        if runner._told_late:
+            gates["late"].set()
+
+    monkeypatch.setattr(place.gateway, "_start", start_late)
+    monkeypatch.setattr(Runner, "_tell_stragglers", note)
+    place.late_s = {1: 0.01, 2: 0.01}
+    first = number(1)
+    assert place.run([pass_gate("late", first), pass_gate("late", first)], {}) == {1: 1, 2: 1}

@@ -6,7 +6,9 @@ Threads, and what each may do:
         run tasks; when there is none to run, they do storage and gateway commands themselves
     courier
         does storage and gateway commands while every executor runs a task; tells the core when what has
-        finished must be reported; sends printed text
+        finished must be reported; sends printed text; keeps time
+    timekeeper (only once the courier did something that may take long)
+        keeps time in its place: sees to tasks that take too long, and to the platform's limit
     listener (only once the core asked for it, or the invocation has lasted a while)
         reads the inbox
     heart (once the invocation has lasted a while)
@@ -180,6 +182,8 @@ class Runner:
         self._abandoned: dict[int, float] = {}  # tasks that are to be stopped, and since when
         self._unstarted: list[int] = []  # abandoned before they began; the core is to be told
         self._over: m.Leave | None = None
+        self._ended = threading.Event()
+        self._timekeeper: threading.Thread | None = None
         self._recorder = recorder
         self._memo = memo
         recorder.follow(lambda: self._ran)
@@ -300,6 +304,7 @@ class Runner:
     def _end(self, leave: m.Leave) -> None:
         """The core is done: drop what is of no use any more, stop what still runs."""
         self._over = leave
+        self._ended.set()
         self._runs.clear()
         self._io = deque(command for command in self._io if isinstance(command, m.Fail | m.CleanUp | m.Invoke))
         if leave.status is Status.RUNNING:
@@ -764,7 +769,8 @@ class Runner:
             self._heart.begin_after(now_s - self._started_s)
             if command is not None:
                 self._deliver(command)
-            self._keep_time(now_s)
+            if self._timekeeper is None:
+                self._keep_time(now_s)
             if progress:
                 progress_due_s = now_s + self._pause_s()
                 self._check_memory()
@@ -777,9 +783,20 @@ class Runner:
         """Do a command for the executors, who are all busy."""
         if isinstance(command, m.Fetch | m.Store | m.Invoke):
             self._heart.begin()  # it may keep us for longer than a lease
+            self._begin_to_keep_time()
         event = self._perform(command)
         if event is not None:
             self._tell(event)
+
+    def _begin_to_keep_time(self) -> None:
+        """From now on the courier may be kept from it."""
+        if self._timekeeper is None:
+            self._timekeeper = threading.Thread(target=self._guard, args=(self._keep_time_to_the_end,), daemon=True)
+            self._timekeeper.start()
+
+    def _keep_time_to_the_end(self) -> None:
+        while not self._ended.wait(self._pause_s()):
+            self._keep_time(time.monotonic())
 
     def _keep_time(self, now_s: float) -> None:
         """See to tasks that take too long, or longer than expected, and to the platform's own limit."""
