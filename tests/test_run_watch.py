@@ -3,28 +3,26 @@
 import logging
 import threading
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
-from augury import GatewayError, RunCancelled, StorageError, task
+from augury import GatewayError, RunCancelled, SerializationError, StorageError, task
 from augury.config import Resources
 from augury.dag.graph import Graph, Workflow, build_workflow
-from augury.invoke.gateway import Invocation, Limits
 from augury.metrics.history.history import History
 from augury.metrics.history.memory import MemoryStore
 from augury.metrics.records import SCHEMA, Batch, Span, pack_spans
-from augury.observation import RunEvent, RunFinished
+from augury.observation import RunEvent, RunFinished, RunStarted
 from augury.plan.hints import PreWarmHint
 from augury.plan.outlook import Outlook
 from augury.plan.plan import Plan
 from augury.plan.planners.wukong import WukongPlanner
 from augury.plan.predictions import Evidence, FixedPredictions
-from augury.run import Platform, RunWatch
-from augury.storage.memory import MemoryStorage
+from augury.run import RunWatch
 from augury.storage.protocols import CLIENT, Care, Recorded, Status, WorkerSummary
-from augury.trust import process_keyring
+from tests.played import PlayedPlatform
 
 SMALL, LARGE = Resources(memory_mb=512), Resources(memory_mb=1024)
 PATIENCE_S = 30.0
@@ -33,39 +31,6 @@ PATIENCE_S = 30.0
 @task
 def load(number: int) -> int:
     return number
-
-
-class Stage:
-    """A gateway that notes what it is asked for, and starts nothing."""
-
-    def __init__(self) -> None:
-        self.invoked: list[Invocation] = []
-        self.asked: list[tuple[str, object]] = []
-        self.prewarmed = threading.Semaphore(0)
-        self.refuses = False
-        self.gone = False
-
-    def invoke(self, invocations: Sequence[Invocation]) -> None:
-        if self.gone:
-            raise GatewayError("nobody is there")
-        self.invoked += invocations
-        self.asked.append(("invoke", len(invocations)))
-
-    def prewarm(self, resources: Resources, count: int) -> None:
-        self.asked.append(("prewarm", (resources, count)))
-        self.prewarmed.release()
-        if self.refuses:
-            raise GatewayError("no such configuration")
-
-    def limits(self) -> Limits:
-        return Limits(concurrency=4)
-
-    def stop(self, run_id: str) -> None:
-        if self.gone:
-            raise GatewayError("nobody is there")
-
-    def close(self) -> None:
-        pass
 
 
 class Watcher:
@@ -88,24 +53,23 @@ class Played:
         history: History | None = None,
         *,
         care: Care | None = None,
+        detached: bool = False,
     ) -> None:
-        self.stage = Stage()
-        self.storage = MemoryStorage()
+        self.platform = PlayedPlatform()
+        self.stage = self.platform.stage
+        self.storage = self.platform.memory
         self.watcher = Watcher()
         self.plan = plan
-        gateway = cast("Any", self.stage)
-        limits = Limits(concurrency=4)
-        platform = Platform(self.storage, "memory", gateway, limits, None, "played", process_keyring())
-        platform.check_storage = lambda run_id: None  # type: ignore[method-assign]
         self.watch = RunWatch(
             "r1",
             "daily",
             workflow,
-            platform,
+            self.platform,
             [self.watcher],
             history=history,
             kept_as="daily",
             started_s=0.0,
+            detached=detached,
             care=care or Care(),
         )
         self.coordination = self.storage.coordination("r1")
@@ -133,9 +97,9 @@ def plan_of(flow: Workflow, **fields: Any) -> Plan:
     return msgspec.structs.replace(plan, graph=flow.graph, outlook=outlook, predicted=outlook.simulate(plan), **fields)
 
 
-def played(history: History | None = None, **fields: Any) -> Played:
+def played(history: History | None = None, *, detached: bool = False, **fields: Any) -> Played:
     flow = workflow()
-    return Played(plan_of(flow, **fields), flow, history)
+    return Played(plan_of(flow, **fields), flow, history, detached=detached)
 
 
 def test_environments_are_pre_warmed_right_after_the_first_workers_were_asked_for() -> None:
@@ -277,3 +241,79 @@ def test_what_a_storage_that_is_away_costs_is_waited_for_once(monkeypatch: pytes
         run.start()
     assert asked.wait(PATIENCE_S), "what there may be of the run is removed, but nobody waits for that"
     back.set()
+
+
+class Interrupting(Watcher):
+    """An observer during whose work the user presses Ctrl-C."""
+
+    def on_event(self, event: RunEvent) -> None:
+        if isinstance(event, RunStarted):
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("detached", [False, True])
+class TestTakenBack:
+    """Who starts a run and gets an error has no run: it does not go on, and nothing stays for it."""
+
+    def check(self, run: Played) -> None:
+        assert run.coordination.status() is Status.GONE
+        assert run.platform.kept == []
+
+    def test_the_gateway_refuses(self, *, detached: bool) -> None:
+        run = played(detached=detached)
+        run.stage.gone = True
+        with pytest.raises(GatewayError):
+            run.start()
+        self.check(run)
+
+    def test_ctrl_c_when_the_gateway_has_taken_the_workers(self, *, detached: bool) -> None:
+        run = played(detached=detached)
+        run.stage.interrupted = True
+        with pytest.raises(KeyboardInterrupt):
+            run.start()
+        self.check(run)
+        assert run.stage.stopped == ["r1"]
+
+    def test_ctrl_c_before_anybody_watches(self, *, detached: bool) -> None:
+        run = played(detached=detached)
+        run.watch._observers = [Interrupting()]
+        with pytest.raises(KeyboardInterrupt):
+            run.start()
+        self.check(run)
+        assert run.stage.stopped == ["r1"]
+
+    def test_ctrl_c_when_somebody_watches(self, monkeypatch: pytest.MonkeyPatch, *, detached: bool) -> None:
+        run = played(detached=detached)
+        thread = run.watch._thread
+        start = thread.start
+
+        def start_and_be_interrupted() -> None:
+            start()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(thread, "start", start_and_be_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run.start()
+        with pytest.raises(RunCancelled):
+            run.watch.value.result(PATIENCE_S)
+        run.watch.settled.result(PATIENCE_S)
+        self.check(run)
+
+    def test_nobody_can_watch(self, monkeypatch: pytest.MonkeyPatch, *, detached: bool) -> None:
+        run = played(detached=detached)
+
+        def refuse() -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(run.watch._thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            run.start()
+        self.check(run)
+
+
+def test_nothing_stays_for_a_run_whose_outputs_cannot_be_stored() -> None:
+    flow = build_workflow([load(1), threading.Lock()])
+    run = Played(plan_of(flow), flow, detached=True)
+    with pytest.raises(SerializationError, match="what was asked for holds a value that cannot be stored"):
+        run.start()
+    assert run.platform.kept == []

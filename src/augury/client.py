@@ -15,6 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import wait
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -208,10 +209,40 @@ class Client:
             plan: A plan to carry out; by default the planner makes one.
             detach: False: the run is cancelled when this client is closed or its process ends.
         """
-        started_s = time.monotonic()
         check_options(name, plan)
         if not isinstance(detach, bool):
             raise DefinitionError(f"submit(detach=…) must be True or False, not {detach!r}")
+        run, watch, chosen = self._prepared(outputs, name, plan, detach=detach)
+        self._start(watch, chosen)
+        return run
+
+    def attach(self, run_id: str) -> Run[Any]:
+        """Follow a run that was started by `submit`, here or in another process, which may be gone.
+
+        Any number of clients may follow a run. Its result is there until the last of them has it; if one of them
+        vanished before that, until it expires: after a day, or with the embedded platform `linger_s` after its client.
+
+        Raises:
+            RunLost: The storage does not know the run: nobody needed it any more, or it has expired.
+            RunError: It was started with `detach=False`.
+        """
+        if not isinstance(run_id, str):
+            raise DefinitionError(f"attach takes the id of a run, as `run.run_id` gives it, not {run_id!r}")
+        run, watch = attach_run(
+            self._place_of(run_id), client_keyring(), self._observers, self._history, self._patience_s
+        )
+        try:
+            self._remember(watch)
+        except BaseException:
+            watch.close()
+            raise
+        return run
+
+    def _prepared(
+        self, outputs: Any, name: str | None, plan: Plan | None, *, detach: bool
+    ) -> tuple[Run[Any], RunWatch, Plan]:
+        """A run that only has to be started, with what watches it and the plan to carry out."""
+        started_s = time.monotonic()
         workflow = build_workflow(outputs)
         kept_as = name or workflow.graph.fingerprint
         if plan is None:
@@ -236,34 +267,21 @@ class Client:
             care=self._care_on(platform, detach),
             late_factor=self._late_factor,
         )
+        return Run(run_id=run_id, name=run_name, watch=watch), watch, chosen
+
+    def _start(self, watch: RunWatch, chosen: Plan) -> None:
+        """Start a run. If that fails or is interrupted, it ends: nobody will ever have it."""
         try:
             watch.start(chosen)
-        except (GatewayError, StorageError) as error:
-            if self._closed:
+            self._unnoted[watch] = chosen
+            watch.settled.add_done_callback(lambda _: self._note_end(watch))
+            self._remember(watch)
+        except BaseException as error:
+            watch.end()
+            watch.join()
+            if self._closed and isinstance(error, GatewayError | StorageError):
                 raise PlatformError(_CLOSED) from error
             raise
-        self._unnoted[watch] = chosen
-        watch.settled.add_done_callback(lambda _: self._note_end(watch))
-        self._remember(watch)
-        return Run(run_id=run_id, name=run_name, watch=watch)
-
-    def attach(self, run_id: str) -> Run[Any]:
-        """Follow a run that was started by `submit`, here or in another process, which may be gone.
-
-        Any number of clients may follow a run. Its result is there until the last of them has it; if one of them
-        vanished before that, until it expires: after a day, or with the embedded platform `linger_s` after its client.
-
-        Raises:
-            RunLost: The storage does not know the run: nobody needed it any more, or it has expired.
-            RunError: It was started with `detach=False`.
-        """
-        if not isinstance(run_id, str):
-            raise DefinitionError(f"attach takes the id of a run, as `run.run_id` gives it, not {run_id!r}")
-        run, watch = attach_run(
-            self._place_of(run_id), client_keyring(), self._observers, self._history, self._patience_s
-        )
-        self._remember(watch)
-        return run
 
     def _care_on(self, platform: Platform, detached: bool) -> Care:
         most_mb = self._most_memory_mb or platform.limits.memory_mb
@@ -273,6 +291,8 @@ class Client:
 
     def _remember(self, watch: RunWatch) -> None:
         with self._lock:
+            if self._closed:  # meanwhile, by another thread
+                raise PlatformError(_CLOSED)
             self._watches = {other for other in self._watches if not other.parting.done.done()} | {watch}
 
     def _place_of(self, run_id: str) -> Place:
@@ -304,12 +324,16 @@ class Client:
         check_options(name, plan)
         if not isinstance(outputs, TaskNode) and not tasks_in(outputs):
             return outputs
-        run = self.submit(outputs, name=name, plan=plan, detach=False)
+        run, watch, chosen = self._prepared(outputs, name, plan, detach=False)
         try:
+            self._start(watch, chosen)
             return run.result()
+        except KeyboardInterrupt:  # also between the two
+            watch.end()
+            raise
         finally:
             if run.done():
-                run.report()
+                wait([watch.settled])
 
     def plan(
         self,

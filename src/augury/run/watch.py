@@ -177,7 +177,7 @@ class RunWatch:
     # Starting
 
     def start(self, plan: Plan) -> None:
-        """Upload everything and start the first workers."""
+        """Upload everything and start the first workers. If it fails or is interrupted, nothing is left of the run."""
         workflow, self._workflow = self._workflow, None  # the calls may hold large values: let them go
         if workflow is None:
             raise RunError(f"run {self._run_id} was started before")
@@ -187,11 +187,28 @@ class RunWatch:
         check_limits(self._graph, plan, limits)
         program, constants = encode(workflow, shared_files=limits.shares_files)
         view = RunView(self._graph, plan, concurrency=limits.concurrency, inline_bytes=INLINE_BYTES)
-        claims = view.initial_claims()
-        if self.detached and not self._platform.keep(self._run_id):
-            self.detached = False
-            self.parting.binds()
-        spec = RunSpec(
+        spec = self._spec(plan, program, constants)
+        try:
+            if self.detached and not self._platform.keep(self._run_id):
+                spec = msgspec.structs.replace(spec, detached=False, template=b"")
+                self._bind()
+            self._objects.create()
+            for index, blob in enumerate(constants):
+                self._put_constant(index, blob, program)
+            claims, planned = view.initial_claims(), [view.planned_claim(worker) for worker in view.tasks_of]
+            self._coordination.create(sign_spec(spec, self._seal), self._graph.sinks, claims, planned)
+            self._platform.check_storage(self._run_id)
+            self._submitted_s, self._submitted_at_s = time.monotonic(), time.time()
+            self._start_workers(claims)
+            self._begin(plan)
+        except BaseException as error:
+            self._take_back(error)
+            raise
+
+    def _spec(self, plan: Plan, program: Program, constants: Sequence[serde.Blob]) -> RunSpec:
+        """What workers, and clients that attach, are told of the run."""
+        limits = self._platform.limits
+        return RunSpec(
             name=self._name,
             graph=self._graph.encode(),
             program=program.encode(),
@@ -211,18 +228,9 @@ class RunWatch:
             care=self._care,
             late_s=late_after(plan, self._late_factor),
         )
-        try:
-            self._objects.create()
-            for index, blob in enumerate(constants):
-                self._put_constant(index, blob, program)
-            planned = [view.planned_claim(worker) for worker in view.tasks_of]
-            self._coordination.create(sign_spec(spec, self._seal), self._graph.sinks, claims, planned)
-            self._platform.check_storage(self._run_id)
-            self._submitted_s, self._submitted_at_s = time.monotonic(), time.time()
-            self._start_workers(claims)
-        except BaseException as error:
-            self._take_back(error)
-            raise
+
+    def _begin(self, plan: Plan) -> None:
+        """The first workers are asked for: watch them."""
         if plan.launch:
             threading.Thread(
                 target=self._prewarm, args=(plan.launch,), name=f"augury-prewarm-{self._run_id}", daemon=True
@@ -232,18 +240,31 @@ class RunWatch:
             self._forecast.start()
         self._thread.start()
 
+    def _bind(self) -> None:
+        """The run ends with this client, though it was to go on."""
+        self.detached = False
+        self.parting.binds()
+
     def _take_back(self, error: BaseException) -> None:
-        """Remove what there is of a run that could not be started; the user must learn what went wrong first."""
-
-        def remove() -> None:
-            with contextlib.suppress(AuguryError):
-                self.parting.part()
-
-        if isinstance(error, StorageError) and not isinstance(error, ObjectTooLarge):
+        """End and remove what there is of a run that nobody will have; the user must learn what went wrong first."""
+        self._bind()
+        self._platform.release(self._run_id)
+        self._over.set()
+        if self._thread.is_alive():  # it sees to the rest
+            self.end()
+        elif isinstance(error, StorageError) and not isinstance(error, ObjectTooLarge):
             # Storage may be away, and has had all the patience that the user has.
-            threading.Thread(target=remove, name=f"augury-take-back-{self._run_id}", daemon=True).start()
+            threading.Thread(target=self._remove, name=f"augury-take-back-{self._run_id}", daemon=True).start()
         else:
-            remove()
+            self._remove(asks_gateway=not isinstance(error, GatewayError))
+
+    def _remove(self, *, asks_gateway: bool = True) -> None:
+        """Workers that were started hear that the run is over; those that still queue learn it when they come up."""
+        with contextlib.suppress(AuguryError):
+            self._coordination.fail(Status.CANCELLED, b"")
+            self.parting.part()
+        if asks_gateway:
+            self._free_slots()
 
     def follow(self, plan: Plan, submitted_s: float) -> None:
         """Watch a run that another client has started."""
@@ -323,6 +344,8 @@ class RunWatch:
 
     def end(self) -> None:
         """Cancel the run if that is still possible, and wait until its value is out; for who closes the platform."""
+        if not self._thread.is_alive():
+            return  # it never began, or is over
         with contextlib.suppress(AuguryError):
             self.cancel()
         wait([self.value], _SETTLE_S)

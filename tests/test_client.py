@@ -1,0 +1,71 @@
+"""When runs of a client end with it, on a platform that a test plays."""
+
+from typing import Any
+
+import pytest
+
+from augury import Client, PlatformError, task
+from augury.observation import RunEvent, RunStarted
+from augury.run import Run
+from augury.storage.protocols import Status
+from tests.played import PlayedPlatform
+
+PATIENCE_S = 30.0
+
+
+@task
+def double(x: int) -> int:
+    return 2 * x
+
+
+def client_on(platform: PlayedPlatform, *observers: Any) -> Client:
+    client = Client(observers=observers, history=False)
+    client._platform = platform
+    return client
+
+
+def status_of_its_run(platform: PlayedPlatform) -> Status:
+    (run_id,) = {invocation.run_id for invocation in platform.stage.invoked}
+    return platform.memory.coordination(run_id).status()
+
+
+def test_ctrl_c_between_the_start_and_the_wait_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(run: Run[Any]) -> None:
+        raise KeyboardInterrupt
+
+    platform = PlayedPlatform()
+    with client_on(platform) as client, monkeypatch.context() as patched:
+        patched.setattr(Run, "result", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            client.compute(double(1))
+        assert status_of_its_run(platform) is Status.GONE
+
+
+def test_ctrl_c_before_submit_has_returned_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    platform = PlayedPlatform()
+    with client_on(platform) as client, monkeypatch.context() as patched:
+        patched.setattr(client, "_remember", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            client.submit(double(1))
+        assert status_of_its_run(platform) is Status.GONE
+        assert platform.kept == []
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_a_run_that_was_starting_when_its_client_was_closed_ends(*, detach: bool) -> None:
+    class Closing:
+        """Closes the client, as another thread may."""
+
+        def on_event(self, event: RunEvent) -> None:
+            if isinstance(event, RunStarted):
+                client.close()
+
+    platform = PlayedPlatform()
+    client = client_on(platform, Closing())
+    with pytest.raises(PlatformError, match="this client is closed"):
+        client.submit(double(1), detach=detach)
+    assert status_of_its_run(platform) is Status.GONE
+    assert platform.kept == []
