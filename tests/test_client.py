@@ -1,10 +1,11 @@
-"""When runs of a client end with it, on a platform that a test plays."""
+"""Which client is used, and when its runs end with it, on a platform that a test plays."""
 
 from typing import Any
 
 import pytest
 
 from augury import Client, PlatformError, task
+from augury.client import current_client
 from augury.observation import RunEvent, RunStarted
 from augury.run import Run
 from augury.storage.protocols import Status
@@ -69,3 +70,12 @@ def test_a_run_that_was_starting_when_its_client_was_closed_ends(*, detach: bool
         client.submit(double(1), detach=detach)
     assert status_of_its_run(platform) is Status.GONE
     assert platform.kept == []
+
+
+def test_a_client_that_was_entered_twice_is_left_twice() -> None:
+    outside = current_client()
+    with client_on(PlayedPlatform()) as client:
+        with client:
+            assert current_client() is client
+        assert current_client() is client
+    assert current_client() is outside

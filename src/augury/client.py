@@ -184,7 +184,7 @@ class Client:
         self._unnoted: dict[RunWatch, Plan] = {}
         self._closed = False
         self._owner = os.getpid()
-        self._entered: contextvars.Token[Client | None] | None = None
+        self._entered: list[contextvars.Token[Client | None]] = []
         _clients.add(self)
 
     def __repr__(self) -> str:
@@ -471,7 +471,7 @@ class Client:
     # Being a context
 
     def __enter__(self) -> Self:
-        self._entered = _current.set(self)
+        self._entered.append(_current.set(self))
         _entered.append(self)
         return self
 
@@ -493,10 +493,9 @@ class Client:
     def _exit(self) -> None:
         if self in _entered:
             _entered.remove(self)
-        token, self._entered = self._entered, None
-        if token is not None:
+        if self._entered:
             with contextlib.suppress(ValueError):  # entered in another context, such as a fixture's
-                _current.reset(token)
+                _current.reset(self._entered.pop())
 
     def _open(self) -> Platform:
         with self._lock:
