@@ -21,6 +21,7 @@ from augury.plan.plan import Plan
 from augury.plan.planners.wukong import WukongPlanner
 from augury.plan.predictions import Evidence, FixedPredictions
 from augury.run import RunWatch
+from augury.run.parting import Parting
 from augury.storage.protocols import CLIENT, Care, Recorded, Status, WorkerSummary
 from tests.played import PlayedPlatform
 
@@ -317,3 +318,15 @@ def test_nothing_stays_for_a_run_whose_outputs_cannot_be_stored() -> None:
     with pytest.raises(SerializationError, match="what was asked for holds a value that cannot be stored"):
         run.start()
     assert run.platform.kept == []
+
+
+def test_a_client_that_is_closed_while_it_tidies_up_follows_the_run_no_more_and_that_once() -> None:
+    run = played(detached=True)
+    run.start()
+    assert all(run.coordination.follow() for _ in range(2))
+    parting = Parting("r1", run.platform, run.coordination, run.storage.objects("r1"), detached=True)
+    parting.follows_another()
+    parting.leave()
+    parting.tidy()
+    assert not run.coordination.unfollow(creator=True), "the other one follows it still"
+    run.cancel()

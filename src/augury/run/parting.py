@@ -50,6 +50,7 @@ class Parting:
         self._is_arrived = not detached  # what the run is there for, or nobody but this client wants it
         self._is_taken = not detached
         self._is_tidy = False
+        self._has_parted = False
 
     def follows_another(self) -> None:
         """The run was created by another client."""
@@ -97,7 +98,11 @@ class Parting:
         self._end()
 
     def part(self) -> None:
-        """Follow the run no more; it is removed if nobody needs it."""
+        """Follow the run no more, which can be said once; it is removed if nobody needs it."""
+        with self._lock:
+            if self._has_parted:
+                return
+            self._has_parted = True
         try:
             if self._coordination.unfollow(creator=self._is_creator, keep=not self._is_arrived):
                 self._objects.remove()
