@@ -23,15 +23,17 @@ async def wait_for_value(value: "Future[Any]", *, cancel: Callable[[], object] |
         take: Says that the user has the value; may block.
     """
     try:
-        return await asyncio.wrap_future(value)
-    except asyncio.CancelledError:
+        found = await asyncio.wrap_future(value)
+    except asyncio.CancelledError:  # also if the value has just come: nobody gets it here
         if cancel is not None and not value.done():
             with suppress(AuguryError):
                 await asyncio.to_thread(cancel)
         raise
-    finally:
-        if value.done():
-            await asyncio.to_thread(take)
+    except Exception:
+        await asyncio.to_thread(take)
+        raise
+    await asyncio.to_thread(take)
+    return found
 
 
 async def submit(task: Any) -> Any:

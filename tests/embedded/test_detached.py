@@ -22,6 +22,7 @@ import augury
 from augury import Client, Embedded, RunCancelled, RunError, RunLost, SerializationError, task
 from augury.config import StorageConfig
 from augury.invoke.embedded.folders import make_folder
+from augury.run import handle
 from augury.run.attaching import attach_run
 from augury.run.places import KEPT_S, Place, find_place, note_place, sweep_places
 from augury.storage.opening import open_storage
@@ -275,7 +276,7 @@ class TestDetached:
         submitter.end()
         run = client.attach(submitter.run_id)
         with monkeypatch.context() as context:
-            context.setattr(run._watch.value, "result", lambda timeout: signal.raise_signal(signal.SIGINT))
+            context.setattr(handle, "wait", lambda *_: signal.raise_signal(signal.SIGINT))
             with pytest.raises(KeyboardInterrupt):
                 run.result()
 

@@ -4,7 +4,7 @@ import importlib
 import os
 import threading
 from collections.abc import Generator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Generic, NoReturn, TypeVar
 
 from augury.errors import DefinitionError, RunError
@@ -70,23 +70,22 @@ class Run(Generic[T_co]):
             Exception: What a task raised, as it raised it; its cause tells which task, and where.
             RunError: The run ended without a value in another way.
         """
-        self._check_owner(self._watch.value)
+        value = self._watch.value
+        self._check_owner(value)
         try:
-            value: T_co = self._watch.value.result(_seconds("result", timeout))
+            wait([value], _seconds("result", timeout))
         except KeyboardInterrupt:
             if self._watch.attached:
                 raise
             self._watch.end()
             self._watch.join()  # who presses Ctrl-C often leaves at once: the workers must have been stopped by then
             raise
-        except TimeoutError:
-            if self._watch.value.done():
-                raise
-            raise TimeoutError(f"run {self.name} ({self.run_id}) is not over after {timeout} s; it goes on") from None
+        if not value.done():
+            raise TimeoutError(f"run {self.name} ({self.run_id}) is not over after {timeout} s; it goes on")
+        try:
+            return value.result()  # type: ignore[no-any-return]
         finally:
-            if self._watch.value.done():
-                self._take()
-        return value
+            self._take()
 
     def cancel(self) -> bool:
         """End the run; whether it was still running.
