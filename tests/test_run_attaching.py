@@ -4,6 +4,7 @@ The run is over, and on a platform that is gone, so that nothing but its storage
 """
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from augury import Client, UntrustedData, VersionMismatch, serde, task
+from augury import Client, RunLost, UntrustedData, VersionMismatch, serde, task
 from augury.config import INLINE_BYTES, Resources, StorageConfig
 from augury.dag.graph import build_workflow
 from augury.dag.program import encode
 from augury.plan.plan import Assignment, Plan
+from augury.run.places import Place, find_place, note_place
 from augury.run.upload import encode_template
 from augury.storage.keys import RunKeys
 from augury.storage.protocols import Claim, Completion, Coordination, Report, RunSpec, WorkerSummary
@@ -151,3 +153,23 @@ def test_what_a_client_of_other_versions_pickled_is_not_unpickled(
     succeed(run, spec(template=bomb, versions={**essential_versions(), name: "2.7"}))
     with pytest.raises(VersionMismatch, match=rf"{name} 2\.7 on the client"):
         client.attach(RUN)
+
+
+def test_who_looks_for_a_run_at_a_wrong_address_does_not_make_others_forget_where_it_is(
+    client: Client, redis: RedisClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUGURY_STATE_DIR", str(tmp_path))
+    place = Place(
+        run_id=RUN,
+        redis="unix:///elsewhere",
+        owns_storage=True,
+        gateway="http://127.0.0.1:1",
+        token="none",
+        platform="embedded",
+        folder="/",
+        made_s=time.time(),
+    )
+    note_place(place)
+    with pytest.raises(RunLost, match="is not in storage"):
+        client.attach(RUN)
+    assert find_place(RUN) == place

@@ -533,13 +533,16 @@ class TestPlaces:
     def test_what_cannot_be_there_any_more_is_swept_and_the_rest_stays(self, own_state: Path, tmp_path: Path) -> None:
         note_place(place("lives"))
         note_place(place("platform-gone", folder=str(tmp_path / "gone")))
-        note_place(place("old", made_s=time.time() - KEPT_S - 1))
+        note_place(place("lives-long", made_s=time.time() - KEPT_S - 1))
+        note_place(place("clock-was-wrong", made_s=time.time() + KEPT_S + 1))
+        note_place(place("old", folder=str(tmp_path / "gone"), owns_storage=False, made_s=time.time() - KEPT_S - 1))
         note_place(place("redis-of-its-own", folder=str(tmp_path / "gone"), owns_storage=False))
         (own_state / "broken").write_text("{")
         (own_state / "old-broken").write_text("{")
         os.utime(own_state / "old-broken", (0, 0))
         sweep_places()
-        assert {path.name for path in own_state.iterdir()} == {"lives", "redis-of-its-own", "broken"}
+        stay = {"lives", "lives-long", "clock-was-wrong", "redis-of-its-own", "broken"}
+        assert {path.name for path in own_state.iterdir()} == stay
 
     def test_what_cannot_be_looked_at_keeps_nothing_else(
         self, own_state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -575,6 +578,11 @@ class TestPlaces:
         deep = "[" * 100_000 + "]" * 100_000
         (own_state / "a1").write_text((own_state / "a1").read_text().replace("{", f'{{"more":{deep},', 1))
         assert find_place("a1") is None
+
+    def test_a_run_is_found_however_long_ago_it_began(self, own_state: Path) -> None:
+        began = place("a1", made_s=time.time() - KEPT_S - 1)
+        note_place(began)
+        assert find_place("a1") == began
 
     def test_a_folder_that_others_may_write_to_is_refused(self, own_state: Path) -> None:
         note_place(place("a1"))

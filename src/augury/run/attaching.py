@@ -65,7 +65,8 @@ def _checked_spec(place: Place, keyring: Keyring, patience_s: float) -> RunSpec:
     finally:
         storage.close()
     if spec is None:
-        forget_place(place.run_id)
+        if place.is_noted:  # else it may be somewhere else
+            forget_place(place.run_id)
         raise RunLost(
             f"run {place.run_id} is not in storage: its result was fetched by all who followed it, or it has expired, "
             "or it was on another Redis; start it again"

@@ -17,8 +17,8 @@ from augury.errors import RunLost
 from augury.invoke.embedded.folders import is_abandoned
 from augury.trust.folders import check_private, make_private, state_folder
 
-KEPT_S: Final = 2 * 24 * 3600.0
-"""For how long a file is kept at most: longer than any run is in storage after its last change."""
+KEPT_S: Final = 30 * 24 * 3600.0
+"""For how long a file is kept whose platform has ended: longer than its runs went on, and are in storage after."""
 
 _MAKING_S: Final = 3600.0
 _RUN_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
@@ -32,7 +32,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         redis: The address of its Redis; `owns_storage`: whether that ends with the platform.
         gateway: Where workers are started; `token`: what to show there.
         platform: How records call the platform.
-        folder: Of the platform; it is there as long as the platform is.
+        folder: Of the platform; it is there as long as the platform is. Empty if a user told where the run is.
         made_s: When, in seconds since the epoch.
     """
 
@@ -52,10 +52,16 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return [("run_id", self.run_id)]  # msgspec's own shows every field
 
     @property
+    def is_noted(self) -> bool:
+        """Whether it was written down by the client that started the run."""
+        return bool(self.folder)
+
+    @property
     def is_over(self) -> bool:
-        """Whether nothing of the run can be there any more."""
-        lost = self.owns_storage and _is_abandoned(self.folder)
-        return lost or not -KEPT_S < time.time() - self.made_s < KEPT_S
+        """Whether nothing of the run can be there any more. While its platform lives it may, however old it is."""
+        if not _is_abandoned(self.folder):
+            return False
+        return self.owns_storage or not -KEPT_S < time.time() - self.made_s < KEPT_S
 
 
 def note_place(place: Place) -> None:
