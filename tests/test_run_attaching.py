@@ -151,7 +151,14 @@ def test_what_a_client_of_other_versions_pickled_is_not_unpickled(
 ) -> None:
     bomb = serde.dumps(Bomb(mark)).join()
     succeed(run, spec(template=bomb, versions={**essential_versions(), name: "2.7"}))
-    with pytest.raises(VersionMismatch, match=rf"{name} 2\.7 on the client"):
+    with pytest.raises(VersionMismatch, match=rf"{name} 2\.7 on the client and .* here\. Attach with the same"):
+        client.attach(RUN)
+
+
+def test_another_version_that_signs_in_another_way_has_not_forged_anything(client: Client, run: Coordination) -> None:
+    signed_otherwise = Keyring([KEY]).seal("another run")
+    succeed(run, sign_spec(spec(versions={**essential_versions(), "augury": "0.0.7"}), signed_otherwise))
+    with pytest.raises(VersionMismatch, match=r"augury 0\.0\.7 on the client"):
         client.attach(RUN)
 
 

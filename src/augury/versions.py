@@ -48,30 +48,32 @@ def packages_named(data: Iterable[memoryview], packages: Iterable[str]) -> set[s
     return {match.decode() for part in data for match in named.findall(part)}
 
 
-def check_versions(client: Mapping[str, str], *, essential: bool = False) -> None:
-    """Refuse a run whose client has other versions than this worker.
+def check_versions(client: Mapping[str, str], *, essential: bool = False, attaching: bool = False) -> None:
+    """Refuse a run whose client has other versions than this worker, or than this client, which attaches to it.
 
     Args:
         client: What `essential_versions` and `versions_of` gave there.
         essential: Whether to look at nothing but what every run depends on.
+        attaching: Whether this is a client.
 
     Raises:
         VersionMismatch: Names each difference.
     """
     here = essential_versions()
+    place = "here" if attaching else "on the worker"
     differences = []
     for name, theirs in sorted(client.items()):
         if essential and name not in here:
             continue
         ours = here.get(name) or _installed(name)
         if _relevant(name, theirs) != _relevant(name, ours):
-            differences.append(f"{name} {theirs} on the client and {ours or 'none'} on the worker")
+            differences.append(f"{name} {theirs} on the client and {ours or 'none'} {place}")
     if differences:
         more = [f"{len(differences) - _TOLD} more"] if len(differences) > _TOLD else []
-        raise VersionMismatch(
-            f"client and workers differ in versions: {'; '.join(differences[:_TOLD] + more)}. "
-            "Install the same where workers run"
-        )
+        told = "; ".join(differences[:_TOLD] + more)
+        if attaching:
+            raise VersionMismatch(f"the client that started the run has other versions: {told}. Attach with the same")
+        raise VersionMismatch(f"client and workers differ in versions: {told}. Install the same where workers run")
 
 
 def _relevant(name: str, version: str) -> str:

@@ -292,7 +292,7 @@ def _(patch: Patch) -> None:
     test="tests/test_run_attaching.py::test_what_a_client_of_other_versions_pickled_is_not_unpickled",
 )
 def _(patch: Patch) -> None:
-    patch.setattr(attaching, "check_versions", lambda *_: None)
+    patch.setattr(attaching, "check_versions", lambda *_, **__: None)
 
 
 # What workers guarantee

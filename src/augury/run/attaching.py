@@ -8,7 +8,15 @@ from augury import serde
 from augury.backoff import Backoff
 from augury.config import StorageConfig
 from augury.dag.graph import Graph, Workflow
-from augury.errors import AuguryError, GatewayError, RunError, RunLost, SerializationError, StorageError
+from augury.errors import (
+    AuguryError,
+    GatewayError,
+    RunError,
+    RunLost,
+    SerializationError,
+    StorageError,
+    UntrustedData,
+)
 from augury.invoke.gateway import Limits
 from augury.invoke.http_gateway import HttpGateway
 from augury.metrics.history.history import History
@@ -40,6 +48,8 @@ def attach_run(
     Raises:
         RunLost: The storage does not know the run.
         RunError: It ends with the client that started it.
+        VersionMismatch: That has versions that do not go with ours.
+        UntrustedData: That has none of our keys.
     """
     spec = _checked_spec(place, keyring, patience_s)
     platform = _open_platform(place, spec, keyring, patience_s)
@@ -71,8 +81,13 @@ def _checked_spec(place: Place, keyring: Keyring, patience_s: float) -> RunSpec:
             f"run {place.run_id} is not in storage: its result was fetched by all who followed it, or it has expired, "
             "or it was on another Redis; start it again"
         )
-    check_spec(spec, keyring.seal(place.run_id, skips_buffers=bool(spec.object_dir)))
-    check_versions(spec.versions)
+    try:
+        check_spec(spec, keyring.seal(place.run_id, skips_buffers=bool(spec.object_dir)))
+    except UntrustedData:
+        # Another version may sign in another way: then say that.
+        check_versions(spec.versions, essential=True, attaching=True)
+        raise
+    check_versions(spec.versions, attaching=True)
     if not spec.detached:
         raise RunError(
             f"run {spec.name} ({place.run_id}) ends with the client that started it, and cannot be attached to: start "
