@@ -17,6 +17,7 @@ from tests.metrics.building import task_run
 from tests.plan.graphs import graph_of
 
 SMALL = Resources(memory_mb=512)
+PATIENCE_S = 30.0
 
 
 class Unwritable(History):
@@ -129,7 +130,7 @@ def test_what_was_measured_so_far_is_there_if_nobody_sees_the_end() -> None:
     for number in range(200):
         taken.gather(sent([task_run(float(number))]))
     taken.keep_now_and_then(150.0)
-    taken._recording.join()
+    taken._recording.result(PATIENCE_S)
     assert history.load("daily").recent == ("r1", "r1#1")
     assert len(history.load("daily")) > 0
 
@@ -142,7 +143,7 @@ def test_several_who_follow_a_run_bring_in_each_measurement_once(vanishes_after:
     for records in measured[:vanishes_after]:
         first.gather(records)
     first.keep_now_and_then(150.0)
-    first._recording.join()
+    first._recording.result(PATIENCE_S)
     for one in (only, second):
         for records in measured:
             one.gather(records)

@@ -13,6 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable
+from concurrent.futures import Future, wait
 
 from msgspec.structs import replace
 
@@ -21,6 +22,7 @@ from augury.errors import DefinitionError
 from augury.metrics.history.history import History
 from augury.metrics.records import Batch, Gathered, Kind, MemoryExcess, Series, Span, Spread, Startup, series_of
 from augury.plan.plan import Plan
+from augury.run.beside import do_beside
 from augury.storage.protocols import WorkerSummary
 
 _log = logging.getLogger(__name__)
@@ -77,7 +79,7 @@ class Harvest:
         self._events = 0
         self._parts: list[tuple[int, list[Series]]] = []  # that are at their end and not kept yet
         self._next_part = 0
-        self._recording = threading.Thread()
+        self._recording: Future[None] = Future()
 
     def gather(self, records: bytes) -> None:
         """Take what a worker sent; what cannot be read is lost, and the run is none the worse."""
@@ -148,11 +150,10 @@ class Harvest:
         with self._gathering:
             self._end_part()
         self._start_keeping()
-        self._recording.join(_RECORD_PATIENCE_S)
+        wait([self._recording], _RECORD_PATIENCE_S)
 
     def _start_keeping(self) -> None:
-        self._recording = threading.Thread(target=self._keep, name=f"augury-record-{self._run_id}", daemon=True)
-        self._recording.start()
+        self._recording = do_beside(self._keep, f"augury-record-{self._run_id}")
 
     def _keep(self) -> None:
         """Add what the workers measured to the workflow's history; without that, the run was none the worse."""

@@ -11,9 +11,10 @@ not get it, leaves the run for others: it stays in storage until somebody has ha
 
 import logging
 import threading
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 
+from augury.run.beside import do_beside
 from augury.run.platform import Platform
 from augury.storage.protocols import Coordination, Objects
 
@@ -88,9 +89,8 @@ class Parting:
             self._is_taken = True
             self._is_arrived &= not leaves
         if leaves and self._platform.alive:
-            parting = threading.Thread(target=self._try_to_part, name=f"augury-part-{self._run_id}", daemon=True)
-            parting.start()
-            parting.join(_PATIENCE_S)  # storage may be away
+            parting = do_beside(self._try_to_part, f"augury-part-{self._run_id}")
+            wait([parting], _PATIENCE_S)  # storage may be away
 
     def lose(self) -> None:
         """The run went with the platform, and everything in it."""

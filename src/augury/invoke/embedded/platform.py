@@ -281,7 +281,8 @@ class EmbeddedPlatform:
                     self.pid,
                     ", ".join(sorted(self.kept)),
                 )
-                threading.Thread(target=self._process.wait, name="augury-platform-end", daemon=True).start()
+                with suppress(RuntimeError):  # no more threads, as when this process ends: then nobody has to wait
+                    threading.Thread(target=self._process.wait, name="augury-platform-end", daemon=True).start()
                 return
             self._continue()
             try:
