@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from augury import Client, PlatformError, task
+from augury import Client, PlatformError, RunCancelled, task
 from augury.client import current_client
 from augury.observation import RunEvent, RunStarted
-from augury.run import Run
+from augury.run import Run, RunWatch
 from augury.storage.protocols import Status
 from tests.played import PlayedPlatform
 
@@ -79,3 +79,34 @@ def test_a_client_that_was_entered_twice_is_left_twice() -> None:
             assert current_client() is client
         assert current_client() is client
     assert current_client() is outside
+
+
+def test_what_a_run_came_to_is_known_though_there_is_no_report_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cancelling:
+        """Somebody else cancels the run."""
+
+        def on_event(self, event: RunEvent) -> None:
+            if isinstance(event, RunStarted):
+                platform.memory.coordination(event.run_id).fail(Status.CANCELLED, b"")
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("there is no room for anything")
+
+    platform = PlayedPlatform()
+    monkeypatch.setattr(RunWatch, "_tidy_up", fail)
+    with client_on(platform, Cancelling()) as client, pytest.raises(RunCancelled):
+        client.compute(double(1))
+
+
+def test_a_run_that_cannot_be_let_go_of_keeps_no_other_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    platform = PlayedPlatform()
+    client = client_on(platform)
+    runs = [client.submit(double(1), detach=False) for _ in range(2)]
+    monkeypatch.setattr(client, "_watches", [run._watch for run in runs])  # which has no order of its own
+    monkeypatch.setattr(runs[0]._watch, "close", fail)
+    client.close()
+    assert [run.done() for run in runs] == [False, True]
+    runs[0]._watch.end()

@@ -330,3 +330,16 @@ def test_a_client_that_is_closed_while_it_tidies_up_follows_the_run_no_more_and_
     parting.tidy()
     assert not run.coordination.unfollow(creator=True), "the other one follows it still"
     run.cancel()
+
+
+def test_who_waits_for_the_report_learns_that_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = played()
+
+    def fail() -> None:
+        raise MemoryError("there is no room for anything")
+
+    run.start()
+    monkeypatch.setattr(run.watch._harvest, "keep", fail)
+    assert run.watch.cancel()
+    with pytest.raises(MemoryError, match="no room"):
+        run.watch.settled.result(PATIENCE_S)

@@ -461,7 +461,10 @@ class Client:
             watches = list(self._watches)
         try:
             for watch in watches:
-                watch.close()
+                try:
+                    watch.close()
+                except Exception as error:  # noqa: BLE001 - the others have to be closed, too
+                    _log.warning("a run could not be let go of: %s", error)
             for watch in watches:
                 watch.join()
         finally:

@@ -22,9 +22,9 @@ import augury
 from augury import Client, Embedded, RunCancelled, RunError, RunLost, SerializationError, task
 from augury.config import StorageConfig
 from augury.invoke.embedded.folders import make_folder
-from augury.run import handle
+from augury.run import handle, places
 from augury.run.attaching import attach_run
-from augury.run.places import KEPT_S, Place, find_place, note_place, sweep_places
+from augury.run.places import KEPT_S, Place, find_place, forget_place, note_place, sweep_places
 from augury.storage.opening import open_storage
 from augury.storage.protocols import CLIENT, RunEnded, Status
 from augury.storage.server import RedisServer
@@ -559,6 +559,14 @@ class TestPlaces:
         monkeypatch.setattr(Path, "unlink", refuse_b)
         sweep_places()
         assert {path.name for path in own_state.iterdir()} == {"b"}
+
+    def test_where_there_is_no_state_folder_there_is_nothing_to_forget(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def have_none() -> Path:
+            raise augury.StorageError("there is no home to keep records in")
+
+        monkeypatch.setattr(places, "state_folder", have_none)
+        forget_place("a1")
+        sweep_places()
 
     def test_where_there_is_nothing_nothing_is_swept(self, own_state: Path) -> None:
         sweep_places()

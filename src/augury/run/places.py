@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from augury.errors import RunLost
+from augury.errors import RunLost, StorageError
 from augury.invoke.embedded.folders import is_abandoned
 from augury.trust.folders import check_private, make_private, state_folder
 
@@ -107,14 +107,14 @@ def find_place(run_id: str) -> Place | None:
 
 def forget_place(run_id: str) -> None:
     """The run is over, and its result was fetched by all who wanted it."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, StorageError):  # where there is no state folder, nothing was written down
         (_folder() / run_id).unlink(missing_ok=True)
 
 
 def sweep_places() -> None:
     """Remove what tells of runs that cannot be there any more."""
     paths: list[Path] = []
-    with contextlib.suppress(OSError):  # nothing was written down yet
+    with contextlib.suppress(OSError, StorageError):  # nothing was written down yet
         paths += _folder().iterdir()
     for path in paths:
         with contextlib.suppress(OSError):  # others sweep, too

@@ -36,6 +36,7 @@ from augury.metrics.history.history import History
 from augury.observation import Observer, RunEvent, RunFinished, RunProgressed, RunReport, RunStarted, TaskPrinted
 from augury.plan.hints import PreWarmHint
 from augury.plan.plan import Plan
+from augury.run.beside import do_beside
 from augury.run.harvest import Harvest
 from augury.run.late import late_after
 from augury.run.parting import Parting
@@ -254,7 +255,7 @@ class RunWatch:
             self.end()
         elif isinstance(error, StorageError) and not isinstance(error, ObjectTooLarge):
             # Storage may be away, and has had all the patience that the user has.
-            threading.Thread(target=self._remove, name=f"augury-take-back-{self._run_id}", daemon=True).start()
+            do_beside(self._remove, f"augury-take-back-{self._run_id}")
         else:
             self._remove(asks_gateway=not isinstance(error, GatewayError))
 
@@ -544,14 +545,27 @@ class RunWatch:
     # The end
 
     def _settle(self, *, reachable: bool) -> None:
-        """Wait a moment for the workers to leave, remove the run, keep what was measured, report."""
+        """Tidy up and report; whatever happens, who waits for the report must not do so for ever."""
+        try:
+            report = self._tidy_up(reachable=reachable)
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the report gets it
+            _log.warning("run %s is over, and was not tidied up: %s", self._run_id, error)
+            self.settled.set_exception(error)
+            return
+        try:
+            self._tell(RunFinished(self._run_id, str(self._status), report))
+        finally:
+            self.settled.set_result(report)
+
+    def _tidy_up(self, *, reachable: bool) -> RunReport:
+        """Wait a moment for the workers to leave, remove the run, keep what was measured."""
         invocations = len(self._summaries)
         try:
             if reachable:
                 invocations = self._await_workers()
             elif not self.detached and self._platform.alive:
                 self._stop_unheard()
-        except Exception as error:  # noqa: BLE001 - the value is out, or its error is; whoever waits for the report gets it
+        except Exception as error:  # noqa: BLE001 - the value is out, or its error is
             _log.warning("the workers of run %s were not seen to leave: %s", self._run_id, error)
         if not reachable and self._platform.is_lost:
             self.parting.lose()
@@ -560,11 +574,7 @@ class RunWatch:
         self._harvest.keep()
         if self._forecast.is_alive():
             self._forecast.join(_FORECAST_PATIENCE_S)
-        report = self._report(invocations)
-        try:
-            self._tell(RunFinished(self._run_id, str(self._status), report))
-        finally:
-            self.settled.set_result(report)
+        return self._report(invocations)
 
     def _stop_unheard(self) -> None:
         """This client cannot follow the run any more, which ends with it."""
