@@ -1,10 +1,12 @@
 """Which client is used, and when its runs end with it, on a platform that a test plays."""
 
+import gc
 from typing import Any
 
 import pytest
 
 from augury import Client, PlatformError, RunCancelled, task
+from augury import client as module
 from augury.client import current_client
 from augury.observation import RunEvent, RunStarted
 from augury.run import Run, RunWatch
@@ -99,14 +101,44 @@ def test_what_a_run_came_to_is_known_though_there_is_no_report_of_it(monkeypatch
 
 
 def test_a_run_that_cannot_be_let_go_of_keeps_no_other_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
-        raise RuntimeError("can't create new thread at interpreter shutdown")
+    close, closed = RunWatch.close, []
 
-    platform = PlayedPlatform()
-    client = client_on(platform)
-    runs = [client.submit(double(1), detach=False) for _ in range(2)]
-    monkeypatch.setattr(client, "_watches", [run._watch for run in runs])  # which has no order of its own
-    monkeypatch.setattr(runs[0]._watch, "close", fail)
+    def fail_once(watch: RunWatch) -> None:
+        closed.append(watch)
+        if len(closed) == 1:
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+        close(watch)
+
+    client = client_on(PlayedPlatform())
+    for _ in range(2):
+        client.submit(double(1), detach=False)
+    monkeypatch.setattr(RunWatch, "close", fail_once)
     client.close()
-    assert [run.done() for run in runs] == [False, True]
-    runs[0]._watch.end()
+    assert [watch.value.done() for watch in closed] == [False, True]
+    closed[0].end()
+
+
+def test_clients_that_nobody_closed_are_closed_at_the_end_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(Client):
+        def close(self) -> None:
+            raise OSError("on purpose")
+
+    clients = [Broken(history=False), client_on(PlayedPlatform())]
+    run = clients[1].submit(double(1), detach=False)
+    monkeypatch.setattr(module, "_clients", clients)
+    module._close_all()
+    with pytest.raises(RunCancelled):
+        run.result(PATIENCE_S)
+
+
+def test_a_client_lives_as_long_as_somebody_watches_its_run() -> None:
+    platform = PlayedPlatform()
+    run = client_on(platform).submit(double(1))
+    gc.collect()
+    (client,) = (client for client in module._clients if client._platform is platform)
+    assert client._watches == {run._watch}
+    run.cancel()
+    run.report(PATIENCE_S)
+    run._watch.parting.done.result(PATIENCE_S)
+    client.close()
+    assert client._watches == set()

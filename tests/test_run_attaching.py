@@ -3,7 +3,9 @@
 The run is over, and on a platform that is gone, so that nothing but its storage is needed.
 """
 
+import gc
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +15,16 @@ import msgspec
 import pytest
 
 from augury import Client, RunLost, UntrustedData, VersionMismatch, serde, task
+from augury.client import _clients
 from augury.config import INLINE_BYTES, Resources, StorageConfig
 from augury.dag.graph import build_workflow
 from augury.dag.program import encode
 from augury.plan.plan import Assignment, Plan
+from augury.run.parting import Parting
 from augury.run.places import Place, find_place, note_place
 from augury.run.upload import encode_template
 from augury.storage.keys import RunKeys
-from augury.storage.protocols import Claim, Completion, Coordination, Report, RunSpec, WorkerSummary
+from augury.storage.protocols import Claim, Completion, Coordination, Report, RunSpec, Status, WorkerSummary
 from augury.storage.redis import RedisStorage
 from augury.storage.redis_client import RedisClient
 from augury.storage.server import RedisServer
@@ -29,6 +33,7 @@ from augury.trust import Keyring
 from augury.versions import essential_versions
 
 RUN = "6c1f0a9e5b7d4e21"
+PATIENCE_S = 30.0
 KEY = "a-key-that-client-and-workers-have"
 SEAL = Keyring([KEY]).seal(RUN)
 
@@ -143,6 +148,33 @@ def test_a_description_that_was_signed_for_another_run_is_not_unpickled(
     succeed(run, sign_spec(spec(template=bomb), Keyring([KEY]).seal("another run")))
     with pytest.raises(UntrustedData, match="the code and the plan of the run"):
         client.attach(RUN)
+
+
+def test_who_attaches_in_passing_is_heard_of_when_the_process_ends(
+    run: Coordination, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The value is out before all is tidied up, and the client that `attach` made for it is nobody's."""
+    tidies = threading.Event()
+    tidy = Parting.tidy
+
+    def wait_and_tidy(parting: Parting) -> None:
+        tidies.wait()
+        tidy(parting)
+
+    monkeypatch.setattr(Parting, "tidy", wait_and_tidy)
+    monkeypatch.setenv("AUGURY_KEY", KEY)
+    succeed(run, spec())
+    run.unfollow(keep=True)
+    before = set(_clients)
+    gone, address = "http://127.0.0.1:1", redis_server.address
+    maker = Client(redis=address, gateway=gone, token="none", patience_s=0.01, observers=[], history=False)
+    assert maker.attach(RUN).result(PATIENCE_S) == {"doubled": [42]}
+    del maker
+    gc.collect()
+    (client,) = set(_clients) - before
+    tidies.set()
+    client.close()
+    assert run.status() is Status.GONE
 
 
 @pytest.mark.parametrize("name", ["Python", "cloudpickle", "augury"])

@@ -293,7 +293,9 @@ class Client:
         with self._lock:
             if self._closed:  # meanwhile, by another thread
                 raise PlatformError(_CLOSED)
-            self._watches = {other for other in self._watches if not other.parting.done.done()} | {watch}
+            self._watches.add(watch)
+        # As long as somebody watches, this also keeps a client alive that the user let go of, to be closed in the end.
+        watch.parting.done.add_done_callback(lambda _: self._watches.discard(watch))
 
     def _place_of(self, run_id: str) -> Place:
         place = find_place(run_id)
@@ -452,7 +454,10 @@ class Client:
         return public_address(self._gateway_url) if self._gateway_url else self._embedded.platform_name
 
     def close(self) -> None:
-        """Let the platform go. Runs that are not over go on if they are detached, and are cancelled if not."""
+        """Let the platform go. Runs that are not over go on if they are detached, and are cancelled if not.
+
+        Happens by itself at the end of the process, unless that is killed.
+        """
         with self._lock:
             if self._closed or self._owner != os.getpid():  # in a fork the platform and its runs are the parent's
                 return
@@ -584,8 +589,13 @@ def current_client() -> Client:
         return client
 
 
-@atexit.register
-def _close_default() -> None:
-    client = _default.pop(os.getpid(), None)
-    if client is not None:
-        client.close()
+def _close_all() -> None:
+    """At the end of the process: part from all runs, so that those whose value was taken do not stay for others."""
+    for client in tuple(_clients):
+        try:
+            client.close()
+        except Exception as error:  # noqa: BLE001 - the others have to be closed, too
+            _log.warning("%r was not closed: %s", client, error)
+
+
+atexit.register(_close_all)
