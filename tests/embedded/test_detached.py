@@ -387,6 +387,20 @@ class TestForks:
             told = said_in_fork(lambda: client.compute(add(1, 2)))
         assert told == "3"
 
+    def test_a_fork_has_a_platform_of_its_own_which_stays_for_its_runs(
+        self, redis_server: RedisServer, gate: Gate
+    ) -> None:
+        def submit_and_vanish() -> str:
+            run = parent.submit(pass_through(7, str(gate.folder)))
+            gate.await_arrival()
+            return run.run_id
+
+        with Client(redis=redis_server.address, platform=Embedded(slots=1), observers=[], history=False) as parent:
+            parent.compute(add(1, 2))
+            run_id = said_in_fork(submit_and_vanish)
+        gate.open()
+        assert augury.attach(run_id).result(PATIENCE_S) == 7
+
 
 def said_in_fork(ask: Callable[[], object]) -> str:
     """What a fork of this process says of something, or the error that it got."""

@@ -232,7 +232,7 @@ class EmbeddedPlatform:
 
     @property
     def alive(self) -> bool:
-        """Whether its supervisor runs, or another one is about to."""
+        """Whether its supervisor runs, or another one is about to; in a fork of the client it is none of ours."""
         return not self._given_up if self._redis else self._process.poll() is None
 
     @property
@@ -495,6 +495,7 @@ class EmbeddedPlatform:
         self._hang_up()
         self._close_locks()
         self._process.returncode = 0  # not our child, so there is nothing to wait for
+        self._given_up = True  # it does not stay for our runs, nor end with us: they need one of their own
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
