@@ -184,7 +184,7 @@ def test_a_token_with_a_line_break_in_it_is_refused_where_it_is_given(monkeypatc
         Client(redis="redis://h", gateway="http://h")
 
 
-@pytest.mark.parametrize("given", ["9" * 5000, "1e9", "many"])
+@pytest.mark.parametrize("given", ["9" * 5000, "9" * 19, "1e9", "many"])
 def test_the_room_of_kept_outputs_is_a_number_of_bytes(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUGURY_CACHE_BYTES", given)
     with pytest.raises(DefinitionError, match="AUGURY_CACHE_BYTES must be a whole number of bytes"):

@@ -135,16 +135,16 @@ def chosen_history(choice: object, redis: str | None) -> History | None:
 
 def chosen_results(cache_bytes: object, redis: str | None) -> ResultsConfig:
     """Where outputs are kept for later runs, and how much room they have."""
-    given = os.environ.get(_CACHE_VARIABLE, "").strip()
+    given, setting = os.environ.get(_CACHE_VARIABLE, "").strip(), "Client(cache_bytes=…)"
     if cache_bytes is None and given:
+        setting = _CACHE_VARIABLE
         if not given.isdecimal() or len(given) > len(str(_MOST_CACHE_BYTES)):
             raise DefinitionError(f"{_CACHE_VARIABLE} must be a whole number of bytes, not {given!r}")
         cache_bytes = int(given)
     most_bytes = CACHE_BYTES if cache_bytes is None else cache_bytes
     if not isinstance(most_bytes, int) or not is_whole(most_bytes, least=0, most=_MOST_CACHE_BYTES):
         raise DefinitionError(
-            "Client(cache_bytes=…) must be a whole number of bytes, at least 0, "
-            f"{but_not(cache_bytes, _MOST_CACHE_BYTES)}"
+            f"{setting} must be a whole number of bytes, at least 0, {but_not(cache_bytes, _MOST_CACHE_BYTES)}"
         )
     if redis is not None:
         return ResultsConfig("", most_bytes)
