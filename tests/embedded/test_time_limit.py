@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from augury import Client, DefinitionError, Embedded, FixedPredictions, PlanError, TaskTimeout, task
@@ -168,4 +169,12 @@ def test_what_is_only_assumed_is_no_reason_to_refuse() -> None:
     outlook = Outlook(graph, WorkflowPredictions(Priors(), argument_bytes=[1e14]))
     plan = make_plan(WukongPlanner(), outlook)
     assert outlook.execution_s(plan.assignments[0].resources)[0] > SHORT.time_limit_s
+    check_limits(graph, plan, SHORT)
+
+
+def test_a_task_whose_output_may_be_kept_is_not_refused() -> None:
+    graph = graph_of(())
+    cached = tuple(msgspec.structs.replace(info, cache_s=60.0) for info in graph.functions)
+    graph = msgspec.structs.replace(graph, functions=cached)
+    plan = make_plan(WukongPlanner(), Outlook(graph, FixedPredictions(1000.0)))
     check_limits(graph, plan, SHORT)

@@ -186,11 +186,15 @@ def check_limits(graph: Graph, plan: Plan, limits: Limits) -> None:
 
 
 def _check_time(graph: Graph, plan: Plan, outlook: Outlook, limit_s: float) -> None:
-    """Refuse a task that is known to take longer than any invocation may; what is merely assumed counts for nothing."""
+    """Refuse a task that is known to take longer than any invocation may.
+
+    What is merely assumed counts for nothing; and whose output may be kept from an earlier run need not run.
+    """
     known = [evidence.n > 0 or evidence.basis == BY_HAND for evidence in outlook.evidence]
     for task, assignment in enumerate(plan.assignments):
         function = graph.function_of[task]
-        expected_s = outlook.execution_s(assignment.resources)[task] if known[function] else 0.0
+        must_run = known[function] and not graph.functions[function].cache_s
+        expected_s = outlook.execution_s(assignment.resources)[task] if must_run else 0.0
         if expected_s > limit_s:
             raise PlanError(
                 f"{graph.label(task)} is expected to run for {expected_s:,.4g} s with "
