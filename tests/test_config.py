@@ -23,6 +23,12 @@ def test_cpus_must_be_a_positive_number(cpus: Any) -> None:
         Resources(cpus=cpus)
 
 
+def test_no_worker_has_more_cpus_than_it_could_make_room_for() -> None:
+    assert Resources(cpus=1024).task_slots == 1024
+    with pytest.raises(DefinitionError, match=r"Resources\.cpus must be a positive number, not more than 1,024"):
+        Resources(cpus=1e9)
+
+
 @pytest.mark.parametrize("memory_mb", [0, -1, 1.5, 512.0, math.nan, True, "512", None])
 def test_memory_must_be_a_whole_number_of_megabytes(memory_mb: Any) -> None:
     with pytest.raises(DefinitionError, match=r"Resources\.memory_mb must be a whole number"):

@@ -20,6 +20,9 @@ CONSTANT_BYTES = 64 * 1024
 LARGEST = 2**32
 """What a number is at most that somebody sets: more than a century in seconds. More is a slip, and fits nowhere."""
 
+MOST_CPUS = 1024
+"""How many virtual CPUs a worker has at most. For each, it has room for a task; no platform gives as many."""
+
 LARGEST_FLOAT = sys.float_info.max
 """What a number is at most that is only reckoned with."""
 
@@ -34,7 +37,7 @@ class Resources(msgspec.Struct, frozen=True, order=True):
     """What a worker has: virtual CPUs and memory.
 
     Args:
-        cpus: Virtual CPUs; a worker runs as many tasks at once as it has whole ones, and at least one.
+        cpus: Virtual CPUs, at most 1024; a worker runs as many tasks at once as it has whole ones, and at least one.
         memory_mb: Memory in MiB.
 
     Example:
@@ -46,8 +49,8 @@ class Resources(msgspec.Struct, frozen=True, order=True):
     memory_mb: int = 2048
 
     def __post_init__(self) -> None:
-        if not is_positive(self.cpus):
-            raise DefinitionError(f"Resources.cpus must be a positive number, {but_not(self.cpus)}")
+        if not is_positive(self.cpus) or self.cpus > MOST_CPUS:
+            raise DefinitionError(f"Resources.cpus must be a positive number, {but_not(self.cpus, MOST_CPUS)}")
         if not is_whole(self.memory_mb, least=1):
             raise DefinitionError(
                 f"Resources.memory_mb must be a whole number of at least 1, {but_not(self.memory_mb)}"
