@@ -1,5 +1,7 @@
 """Telling a run of the loss of its worker."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
@@ -10,11 +12,13 @@ from augury.invoke.gateway import Invocation, Loss, LossKind
 from augury.storage.memory import MemoryCoordination, MemoryStorage
 from augury.storage.protocols import (
     CLIENT,
+    Beat,
     Care,
     Claim,
     Completion,
     Consumer,
     Coordination,
+    Missing,
     Report,
     RunEnded,
     RunSpec,
@@ -118,6 +122,35 @@ def test_what_cannot_be_told_is_logged(caplog: pytest.LogCaptureFixture) -> None
     storage = ShakyStorage(failures=99)
     report([a_loss("it died")], CONFIG, ON_LOSS, lambda config: storage, lambda seconds: None)
     assert "run run was not told of the loss of w" in caplog.text
+
+
+class DeafStorage(MemoryStorage):
+    """Storage that takes no beats, like a full one, for as long as it is told to."""
+
+    is_deaf = True
+
+    def coordination(self, run_id: str) -> MemoryCoordination:
+        run = super().coordination(run_id)
+        if self.is_deaf:
+            run.beat = self.refuse  # type: ignore[method-assign]
+        return run
+
+    def refuse(self, worker: str = "", attempt: int = 0, lost: Sequence[Missing] = ()) -> Beat:
+        raise StorageError("out of memory")
+
+
+def test_a_worker_whose_loss_cannot_be_told_keeps_its_lease_which_runs_out() -> None:
+    clock = [0.0]
+    storage = DeafStorage(clock=lambda: clock[0])
+    run = a_run(storage, restarts=1)
+    run.join("w", 1)
+    assert report([a_loss("it died")], CONFIG, ON_LOSS, lambda config: storage, lambda seconds: None) == []
+    storage.is_deaf = False
+    started: list[Claim] = []
+    while not started and clock[0] <= 2 * Care().lease_s:
+        clock[0] += 1.0
+        started.extend(storage.coordination("run").beat().start)
+    assert [(claim.worker, claim.attempt) for claim in started] == [("w", 2)]
 
 
 def caretaker(storage: MemoryStorage) -> Caretaker:

@@ -40,6 +40,8 @@ def report(
 ) -> list[Invocation]:
     """Tell the runs of their losses; blocks. What cannot be told after several attempts is logged.
 
+    Then the lease of the lost worker runs out, or it is asked for again, as if nobody had known.
+
     Returns:
         What is to be started: the same workers again, and such as the lost ones may have had to start.
 
@@ -138,7 +140,10 @@ def _report_patiently(
             run.fail(Status.FAILED, describe(loss), invocation.worker, invocation.attempt)
 
     what = f"run {invocation.run_id} was not told of the loss of {invocation.worker}"
-    start, hopeless = _patiently(restart, what, sleep) or ((), False)
+    answer = _patiently(restart, what, sleep)
+    if answer is None:
+        return []  # who leaves has no lease any more, and nobody would miss it
+    start, hopeless = answer
     _patiently(lambda: end(hopeless=hopeless), what, sleep)
     return [_again(claim, invocation) for claim in start]
 
