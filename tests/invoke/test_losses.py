@@ -153,6 +153,22 @@ def test_a_worker_whose_loss_cannot_be_told_keeps_its_lease_which_runs_out() -> 
     assert [(claim.worker, claim.attempt) for claim in started] == [("w", 2)]
 
 
+def speechless(loss: Loss) -> bytes:
+    raise OSError("too many open files")
+
+
+def test_a_loss_that_nobody_can_put_into_words_does_not_take_others_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    storage = MemoryStorage()
+    run = a_run(storage, restarts=1)
+    run.report(Report("w", claims=(Claim("x", (), invocation("x").resources),)))
+    late = msgspec.structs.replace(a_loss("it is late"), kind=LossKind.TIMEOUT)
+    died = msgspec.structs.replace(a_loss("it died"), invocation=invocation("x"))
+    words = "tests.invoke.test_losses:speechless"
+    again = report([late, died], CONFIG, words, lambda config: storage, lambda seconds: None)
+    assert again == [msgspec.structs.replace(invocation("x"), attempt=2)]
+    assert "run run was not told of the loss of w" in caplog.text
+
+
 def caretaker(storage: MemoryStorage) -> Caretaker:
     return Caretaker(CONFIG, ON_LOSS, lambda _: storage)
 

@@ -135,6 +135,49 @@ def test_an_invocation_is_taken_once() -> None:
     assert pool.counters.invocations == 2
 
 
+def test_an_invocation_whose_worker_was_lost_may_come_again() -> None:
+    pool = a_pool()
+    (start,) = begin(pool, "a")
+    pool.lose(start.worker)
+    (again,) = begin(pool, "a")
+    assert again.cold
+    assert pool.drop_workers() == [again]
+    assert names(begin(pool, "a")) == ["a"]
+
+
+def test_what_is_put_back_is_not_taken_twice() -> None:
+    pool = a_pool()
+    (start,) = begin(pool, "a")
+    pool.lose(start.worker)
+    pool.requeue(start.job)
+    assert names(begin(pool, "a")) == ["a"]
+
+
+def test_an_invocation_that_came_to_its_end_does_not_come_again() -> None:
+    pool = a_pool()
+    spent, other = begin(pool, "a", "b")
+    assert not pool.has_ended(invocation("a"))
+    assert pool.finish(spent.worker, now_s=1.0, spent=True) == [spent.worker]
+    pool.finish(other.worker, now_s=1.0)
+    assert pool.has_ended(invocation("a"))
+    assert begin(pool, "a", "b") == []
+
+
+def test_what_waits_has_not_ended() -> None:
+    pool = a_pool(slots=1)
+    begin(pool, "a", "b")
+    assert not pool.has_ended(invocation("b"))
+    pool.drop_run("run")
+    assert not pool.has_ended(invocation("b")), "nor has what was stopped"
+
+
+def test_a_run_is_remembered_though_its_worker_was_lost() -> None:
+    pool = a_pool()
+    (start,) = begin(pool, "a")
+    pool.lose(start.worker)
+    assert pool.runs() == ({"run"}, set())
+
+
 def test_what_is_remembered_of_past_invocations_is_bounded() -> None:
     pool = a_pool(slots=1)
     pool.submit([invocation(f"w{number}") for number in range(70_000)], received_s=0.0)

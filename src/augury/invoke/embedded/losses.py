@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 import msgspec
 
 from augury.config import StorageConfig
-from augury.errors import StorageError
 from augury.invoke.embedded.zygote import load
 from augury.invoke.gateway import Invocation, Loss, LossKind
 from augury.storage.opening import open_storage
@@ -149,11 +148,14 @@ def _report_patiently(
 
 
 def _patiently(call: Callable[[], _Answer], what: str, sleep: Callable[[float], None]) -> _Answer | None:
-    """What storage answers; None, and a line in the log, if it does not after several attempts."""
+    """What storage answers; None, and a line in the log, if it does not after several attempts.
+
+    Whatever else goes wrong with one loss must not take the others with it, nor what is to be started for it.
+    """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return call()
-        except StorageError:
+        except Exception:
             if attempt == _ATTEMPTS:
                 logger.exception("%s", what)
             else:

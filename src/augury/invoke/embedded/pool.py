@@ -16,6 +16,8 @@ Invariants:
 - A pre-warmed worker takes no slot while it starts, and nobody waits for it: an invocation that comes before it is up
   starts a worker of its own, unless another one is idle. As many are made as are missing among those that wait already,
   fresh ones and such as have seen the code that was submitted last.
+- An invocation that is queued, runs, or came to its end, is not taken a second time. One whose worker was lost is: its
+  run may not have been told, and asks again.
 """
 
 from collections import OrderedDict, deque
@@ -29,6 +31,9 @@ from augury.invoke.gateway import Invocation
 
 _REMEMBERED: Final = 65_536
 """How many invocations are remembered, to ignore one that is sent twice; and how many stopped runs."""
+
+_Invoked = tuple[str, str, int]
+"""A run, a worker of it and an attempt."""
 
 Key = tuple[Resources, str | None]
 """What an idle worker fits: resources, and the stamp of the code that it has seen, or None for none."""
@@ -86,7 +91,8 @@ class Pool:
         self._busy: dict[int, Start] = {}
         self._idle: OrderedDict[int, _Idle] = OrderedDict()
         self._by_key: dict[Key, dict[int, None]] = {}
-        self._accepted: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+        self._accepted: OrderedDict[_Invoked, None] = OrderedDict()
+        self._runs: OrderedDict[str, None] = OrderedDict()
         self._stopped: OrderedDict[str, None] = OrderedDict()
         self._detached: OrderedDict[str, Invocation] = OrderedDict()
 
@@ -108,7 +114,7 @@ class Pool:
     def runs(self) -> tuple[set[str], set[str]]:
         """The runs that are remembered: those that end with the client, and those that are detached."""
         detached = set(self._detached)
-        return {run_id for run_id, _, _ in self._accepted} - detached, detached
+        return set(self._runs) - detached, detached
 
     def detached(self) -> dict[str, Invocation]:
         """The detached runs that are remembered, each with the invocation of it that came last."""
@@ -117,18 +123,25 @@ class Pool:
     def running_as(self, invocation: Invocation) -> int | None:
         """The worker that runs this very invocation."""
         for worker, start in self._busy.items():
-            one = start.job.invocation
-            if (one.run_id, one.worker, one.attempt) == (invocation.run_id, invocation.worker, invocation.attempt):
+            if _name(start.job.invocation) == _name(invocation):
                 return worker
         return None
+
+    def has_ended(self, invocation: Invocation) -> bool:
+        """Whether an invocation came to its end, so that it will not be taken again."""
+        name = _name(invocation)
+        if name not in self._accepted or invocation.run_id in self._stopped:
+            return False
+        waits = any(_name(job.invocation) == name for job in self._queue)
+        return not waits and self.running_as(invocation) is None
 
     def submit(self, invocations: Sequence[Invocation], received_s: float) -> None:
         """Queue invocations; those that were submitted before, or whose run was stopped, are ignored."""
         for invocation in invocations:
-            name = (invocation.run_id, invocation.worker, invocation.attempt)
-            if name in self._accepted or invocation.run_id in self._stopped:
+            if _name(invocation) in self._accepted or invocation.run_id in self._stopped:
                 continue
-            _remember(self._accepted, name, None)
+            _remember(self._accepted, _name(invocation), None)
+            _remember(self._runs, invocation.run_id, None)
             if invocation.detached:
                 _remember(self._detached, invocation.run_id, invocation)
             self._stamp = invocation.stamp
@@ -149,12 +162,12 @@ class Pool:
             self.counters.warm_starts += 1
         return start
 
-    def finish(self, worker: int, now_s: float) -> list[int]:
-        """A worker has done its invocation and waits; returns workers to retire, perhaps itself."""
+    def finish(self, worker: int, now_s: float, *, spent: bool = False) -> list[int]:
+        """A worker has done its invocation and waits, unless it is spent; returns workers to retire, perhaps itself."""
         start = self._busy.pop(worker, None)
         if start is None:
             return []  # its run was stopped, and its death is on the way
-        if self._keep_alive_s <= 0:
+        if spent or self._keep_alive_s <= 0:
             return [worker]
         invocation = start.job.invocation
         return self._rest(worker, (invocation.resources, invocation.stamp), now_s)
@@ -173,11 +186,14 @@ class Pool:
         return self._rest(worker, (resources, None), now_s)
 
     def lose(self, worker: int) -> Start | None:
-        """Forget a worker that is gone, or going; returns what it was busy with."""
+        """Forget a worker that is gone, or going; returns what it was busy with, which may come again."""
         idle = self._idle.pop(worker, None)
         if idle is not None:
             self._unlist(worker, idle.key)
-        return self._busy.pop(worker, None)
+        start = self._busy.pop(worker, None)
+        if start is not None:
+            self._accepted.pop(_name(start.job.invocation), None)
+        return start
 
     def busy_with(self, worker: int) -> Start | None:
         """What a worker runs."""
@@ -185,6 +201,7 @@ class Pool:
 
     def requeue(self, job: Job) -> None:
         """Put an invocation that never began at the head of the queue."""
+        _remember(self._accepted, _name(job.invocation), None)
         self._queue.appendleft(job)
 
     def drop_run(self, run_id: str) -> tuple[int, list[Start]]:
@@ -201,6 +218,8 @@ class Pool:
     def drop_workers(self) -> list[Start]:
         """Forget all workers, because they are gone; returns what they ran. What is queued stays."""
         running = list(self._busy.values())
+        for start in running:
+            self._accepted.pop(_name(start.job.invocation), None)
         for forgotten in (self._busy, self._idle, self._by_key):
             forgotten.clear()
         return running
@@ -270,6 +289,10 @@ class Pool:
         del listed[worker]
         if not listed:
             del self._by_key[key]
+
+
+def _name(invocation: Invocation) -> _Invoked:
+    return invocation.run_id, invocation.worker, invocation.attempt
 
 
 def _remember(memory: OrderedDict[_Name, _Fact], name: _Name, fact: _Fact) -> None:

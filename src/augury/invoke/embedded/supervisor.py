@@ -135,6 +135,8 @@ class Supervisor:
     def invoke(self, invocations: Sequence[Invocation]) -> None:
         """Take invocations; start what can be started."""
         self._end_stuck(invocations)
+        for one in filter(self._pool.has_ended, invocations):
+            logger.warning("%s of run %s has ended, and is not started again", one.worker, one.run_id)
         self._pool.submit(invocations, time.time())
         self._dispatch()
         for one in invocations:
@@ -334,13 +336,9 @@ class Supervisor:
         elif isinstance(message, Done):
             self._refused += message.refused
             worker.cancel_timer()
-            if worker.overtime:
-                self._pool.lose(number)  # it was done at the very last moment, and dies all the same
-            elif message.spent:
-                self._pool.lose(number)
-                self._retire([number])
-            else:
-                self._retire(self._pool.finish(number, self._loop.time()))
+            # One that was done at the very last moment dies all the same.
+            spent = message.spent or worker.overtime
+            self._retire(self._pool.finish(number, self._loop.time(), spent=spent))
             self._dispatch()
             self._watch_expiry()
         elif isinstance(message, Raised):
