@@ -1,6 +1,7 @@
 """The supervisor, in front of a pre-loaded parent that a test plays."""
 
 import asyncio
+import os
 import signal
 import socket
 import subprocess
@@ -8,14 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from augury.config import StorageConfig
 from augury.invoke.embedded import parents as parents_module
 from augury.invoke.embedded import supervisor as supervisor_module
 from augury.invoke.embedded.cgroups import open_limits
+from augury.invoke.embedded.cloud import Constant, Emulation
 from augury.invoke.embedded.supervisor import Supervisor
-from augury.invoke.embedded.wire import FORK, KILL, REQUEST, Forked, Settings, frame
+from augury.invoke.embedded.wire import FORK, KILL, REQUEST, Forked, Settings, Started, frame
 from tests.invoke.stage import PATIENCE_S, PUPPETS, invocation
 
 
@@ -54,13 +57,18 @@ def settings_in(folder: Path) -> Settings:
     )
 
 
-def play(parent: "subprocess.Popen[bytes]", folder: Path, act: Callable[[Supervisor, socket.socket], None]) -> None:
+def play(
+    parent: "subprocess.Popen[bytes]",
+    folder: Path,
+    act: Callable[[Supervisor, socket.socket], None],
+    settings: Settings | None = None,
+) -> None:
     """Have a supervisor whose pre-loaded parent is that process, and says what is written into the socket."""
 
     async def main() -> None:
         ours, theirs = socket.socketpair()
         storage = StorageConfig(redis="unix:///nowhere", object_dir=str(folder))
-        supervisor = Supervisor(settings_in(folder), storage, open_limits("test", False), parent.pid, ours)
+        supervisor = Supervisor(settings or settings_in(folder), storage, open_limits("test", False), parent.pid, ours)
         with theirs:
             try:
                 act(supervisor, theirs)
@@ -116,6 +124,40 @@ def test_a_worker_that_takes_long_to_come_up_is_killed_when_it_is_asked_for_agai
 
     monkeypatch.setattr(supervisor_module, "_STUCK_S", -1.0)
     play(parent, tmp_path, ask_again)
+
+
+def test_a_worker_that_is_up_is_left_alone_when_it_is_asked_for_again_unless_it_is_stopped(
+    parent: "subprocess.Popen[bytes]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask_again(supervisor: Supervisor, control: socket.socket) -> None:
+        supervisor.invoke([invocation("a")])
+        (number,) = supervisor._workers
+        supervisor._on_zygote(Forked(number, parent.pid))
+        supervisor._on_worker(number, Started())
+        supervisor.invoke([invocation("a")])
+        assert requests(control) == [(FORK, number)]
+        parent.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, parent.pid, os.WSTOPPED | os.WNOWAIT)
+        supervisor.invoke([invocation("a")])
+        assert requests(control) == [(KILL, number)]
+
+    monkeypatch.setattr(supervisor_module, "_STUCK_S", -1.0)
+    play(parent, tmp_path, ask_again)
+
+
+def test_a_worker_whose_start_is_imitated_is_waited_for(
+    parent: "subprocess.Popen[bytes]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask_again(supervisor: Supervisor, control: socket.socket) -> None:
+        supervisor.invoke([invocation("a")])
+        (number,) = supervisor._workers
+        supervisor._on_zygote(Forked(number, parent.pid))
+        supervisor.invoke([invocation("a")])
+        assert requests(control) == [(FORK, number)]
+
+    monkeypatch.setattr(supervisor_module, "_STUCK_S", -1.0)
+    slow = Emulation(cold_start=Constant(1000.0))
+    play(parent, tmp_path, ask_again, msgspec.structs.replace(settings_in(tmp_path), emulation=slow))
 
 
 def test_a_worker_that_is_not_forked_yet_is_waited_for(

@@ -1,6 +1,7 @@
 """What a worker does, and what became of it: from its black box, its control group and its end."""
 
 import asyncio
+import math
 import os
 import signal
 import time
@@ -31,7 +32,8 @@ class Tended(msgspec.Struct):
         peak_mb: The most memory that it had, once it is gone.
         overtime: It is ended because its invocation took too long.
         ticks: How much it had computed when that was last asked.
-        granted_s: When it was asked for, or else when its invocation got its slot, on the clock of the event loop.
+        asked_s: When it was asked for, on the clock of the event loop.
+        due_s: Since when it could have begun its invocation, on the same clock: it was told of it, and is there.
         started_s: When its invocation began, on the monotonic clock.
         timer: What is to happen next: it is pre-warmed, its invocation starts, the time of that is up.
     """
@@ -41,7 +43,8 @@ class Tended(msgspec.Struct):
     peak_mb: int = 0
     overtime: bool = False
     ticks: int = 0
-    granted_s: float = 0.0
+    asked_s: float = 0.0
+    due_s: float = math.inf
     started_s: float | None = None
     timer: asyncio.TimerHandle | None = None
 

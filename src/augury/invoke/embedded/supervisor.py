@@ -146,13 +146,16 @@ class Supervisor:
     def _end_stuck(self, asked_again: Sequence[Invocation]) -> None:
         """Kill workers that were given an invocation long ago and are not up: else nobody would ask for it again.
 
-        Those that are still to be forked have done nothing wrong: their parent may be busy with its imports.
+        Those that are still to be forked have done nothing wrong: their parent may be busy with its imports. Nor have
+        those whose start-up is imitated; and who is up has only been asked for twice, unless it is stopped.
         """
         for invocation in asked_again:
             number = self._pool.running_as(invocation)
-            if number is None or not self._workers[number].pid:
+            if number is None:
                 continue
-            if self._loop.time() - self._workers[number].granted_s > _STUCK_S:
+            worker = self._workers[number]
+            is_up = worker.started_s is not None and not is_stopped(worker.pid)
+            if worker.pid and not is_up and self._loop.time() - worker.due_s > _STUCK_S:
                 self._zygote.kill(number)
 
     def _end_replaced(self, successor: Invocation) -> None:
@@ -242,7 +245,7 @@ class Supervisor:
             delay_s = self._start_delay_s(start.cold)
             worker = self._workers[start.worker]
             worker.started_s = None
-            worker.granted_s = self._loop.time()
+            worker.due_s = math.inf
             run = Run(start.job.invocation, start.cold, start.job.received_s, time.time())
             if delay_s > 0:
                 worker.timer = self._loop.call_later(delay_s, self._run, start.worker, run)
@@ -275,7 +278,7 @@ class Supervisor:
         """Kill a pre-loaded parent that does nothing any more; that it is gone is then noticed as always."""
         if not self._zygote_pid:
             return
-        asked_s = min((worker.granted_s for worker in self._workers.values() if not worker.pid), default=math.inf)
+        asked_s = min((worker.asked_s for worker in self._workers.values() if not worker.pid), default=math.inf)
         fault = self._parents.fault(self._loop.time(), asked_s, is_stopped(self._zygote_pid))
         if fault:
             logger.error("the pre-loaded parent %s, and is killed", fault)
@@ -296,6 +299,7 @@ class Supervisor:
         if limit_s:
             run = msgspec.structs.replace(run, deadline_s=time.time() + limit_s)
             worker.timer = self._loop.call_later(limit_s, self._end_overtime, number)
+        worker.due_s = self._loop.time()
         worker.link.send(run)
 
     def _end_overtime(self, number: int) -> None:
@@ -312,7 +316,7 @@ class Supervisor:
             self._lose(number, LossKind.START, f"could not be started: {error.strerror}")
             return False
         link = WorkerLink(ours, lambda message: self._on_worker(number, message))
-        self._workers[number] = Tended(link, granted_s=self._loop.time())
+        self._workers[number] = Tended(link, asked_s=self._loop.time())
         self._zygote.fork(number, theirs)
         link.send(
             Setup(
@@ -354,7 +358,10 @@ class Supervisor:
         if isinstance(message, Exited):
             self._on_exit(message)
         elif isinstance(message, Forked):
-            self._workers[message.worker].pid = message.pid
+            worker = self._workers[message.worker]
+            worker.pid = message.pid
+            if worker.due_s < math.inf:
+                worker.due_s = self._loop.time()
         elif isinstance(message, Refused):
             self._lose(message.worker, LossKind.START, f"could not be started: {message.reason}")
             self._dispatch()
