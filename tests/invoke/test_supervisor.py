@@ -18,7 +18,8 @@ from augury.invoke.embedded import supervisor as supervisor_module
 from augury.invoke.embedded.cgroups import open_limits
 from augury.invoke.embedded.cloud import Constant, Emulation
 from augury.invoke.embedded.supervisor import Supervisor
-from augury.invoke.embedded.wire import FORK, KILL, REQUEST, Forked, Settings, Started, frame
+from augury.invoke.embedded.wire import FORK, KILL, REQUEST, Forked, Refused, Settings, Started, frame
+from augury.invoke.gateway import Invocation
 from tests.invoke.stage import PATIENCE_S, PUPPETS, invocation
 
 
@@ -171,3 +172,31 @@ def test_a_worker_that_is_not_forked_yet_is_waited_for(
 
     monkeypatch.setattr(supervisor_module, "_STUCK_S", -1.0)
     play(parent, tmp_path, ask_again)
+
+
+def test_a_refused_start_is_told_soon_however_late_its_attempt_and_however_many_were_refused(
+    parent: "subprocess.Popen[bytes]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses_s: list[float] = []
+
+    def refuse(supervisor: Supervisor, refused: Invocation) -> None:
+        supervisor.invoke([refused])
+        supervisor._on_zygote(Refused(max(supervisor._workers), "none is left"))
+
+    def refuse_often(supervisor: Supervisor, control: socket.socket) -> None:
+        def keep(pause_s: float, call: Callable[..., None], *_: object) -> None:
+            if call == supervisor._messenger.tell:
+                pauses_s.append(pause_s)
+
+        monkeypatch.setattr(supervisor._loop, "call_later", keep)
+        for attempt in range(2000, 3100):
+            refuse(supervisor, invocation("a", attempt=attempt))
+        supervisor.invoke([invocation("b")])
+        supervisor._on_zygote(Forked(max(supervisor._workers), parent.pid))
+        supervisor.stop("run")
+        refuse(supervisor, invocation("a", run_id="other", attempt=12))
+
+    play(parent, tmp_path, refuse_often)
+    first_s = 2 * supervisor_module._PAUSE_S
+    assert pauses_s[:3] == [first_s, 2 * first_s, 4 * first_s]
+    assert pauses_s[-2:] == [supervisor_module._LONGEST_PAUSE_S, first_s]

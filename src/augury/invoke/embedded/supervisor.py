@@ -63,7 +63,8 @@ _INSPECT_S: Final = 0.25
 _DEAF_S: Final = 2.0
 """How long after its time a task may go on; longer than its worker waits, which knows more of it."""
 _PAUSE_S: Final = 0.2
-"""How long to wait before a worker is started again that could not be started; longer with each attempt."""
+"""How long to wait before a worker is started again that could not be started; twice as long with each in a row."""
+_LONGEST_PAUSE_S: Final = 5.0
 _STUCK_S: Final = 5.0
 """How long a worker that has a slot may take to come up, before it counts as stuck."""
 _TO_LEAVE_S: Final = 2.0
@@ -124,6 +125,7 @@ class Supervisor:
         self._expiry: asyncio.TimerHandle | None = None
         self._inspection: asyncio.TimerHandle | None = None
         self._refused = 0
+        self._not_started = 0  # workers in a row that could not be started
         self._zygote = ZygoteLink(control, self._on_zygote, self._on_zygote_end)
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._parents = Parents(settings.start_timeout_s, self._loop.time())
@@ -358,6 +360,7 @@ class Supervisor:
         if isinstance(message, Exited):
             self._on_exit(message)
         elif isinstance(message, Forked):
+            self._not_started = 0
             worker = self._workers[message.worker]
             worker.pid = message.pid
             if worker.due_s < math.inf:
@@ -391,9 +394,15 @@ class Supervisor:
                 self._pool.requeue(start.job)
                 return
             loss = self._inquest.loss(start, worker, kind, reason)
-            # If it could not be started, the system may have to recover.
-            pause_s = _PAUSE_S * 2.0**start.job.invocation.attempt if kind is LossKind.START else 0.0
-            self._loop.call_later(pause_s, self._messenger.tell, loss)
+            self._loop.call_later(self._pause_s(kind), self._messenger.tell, loss)
+
+    def _pause_s(self, kind: LossKind) -> float:
+        """How long to wait before a run is told of a loss: if workers cannot be started, the system has to recover."""
+        if kind is not LossKind.START:
+            return 0.0
+        self._not_started += 1
+        # Some power makes the longest pause; a far higher one would be no number any more.
+        return min(_LONGEST_PAUSE_S, _PAUSE_S * 2.0 ** min(self._not_started, 30))
 
     def _on_zygote_end(self) -> None:
         """The pre-loaded parent is gone, and all workers with it: start another one, and tell the runs."""
