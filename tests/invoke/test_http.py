@@ -334,6 +334,24 @@ def test_too_many_connections_are_told_to_come_again() -> None:
     assert converse(talk, limits=ServerLimits(connections=1)) == (503, 200)
 
 
+def test_of_many_that_connect_at_once_all_are_taken_a_few_at_a_time() -> None:
+    async def main() -> list[int]:
+        server = HttpServer(echo, LIMITS)
+        await server.start()
+        host, port = server.url.removeprefix("http://").split(":")
+        clients = [socket.create_connection((host, int(port)), timeout=20) for _ in range(100)]
+        counts = [0]
+        while counts[-1] < len(clients):
+            await asyncio.sleep(0)
+            counts.append(len(server.connections))
+        for client in clients:
+            client.close()
+        await server.close()
+        return [more - fewer for fewer, more in pairwise(counts)]
+
+    assert max(asyncio.run(main())) <= 16
+
+
 def test_a_client_that_reads_no_answers_is_cut_off() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.pause_reading()  # type: ignore[attr-defined]

@@ -28,6 +28,9 @@ _VERSION: Final = re.compile(rb"HTTP/\d\.\d")
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _NEEDS_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
+_TAKEN_AT_ONCE: Final = 16
+_QUEUED: Final = 2048
+"""How many connections may wait to be taken: many workers connect at the same moment."""
 _JSON: Final = "application/json"
 
 
@@ -401,8 +404,11 @@ class HttpServer:
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
         """Listen; a port of 0 takes any free one. `url` then says which."""
         loop = asyncio.get_running_loop()
-        # Many workers connect at the same moment, so the queue of the socket is long.
-        self._server = await loop.create_server(lambda: _Connection(self), host, port, backlog=2048)
+        # Connections are taken a few at a time: those that are too many have a descriptor each until they are refused.
+        self._server = await loop.create_server(lambda: _Connection(self), host, port, backlog=_TAKEN_AT_ONCE)
+        for listening in self._server.sockets:
+            with listening.dup() as queue:
+                queue.listen(_QUEUED)
         bound = self._server.sockets[0].getsockname()
         name = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         self.url = f"http://{name}:{bound[1]}"

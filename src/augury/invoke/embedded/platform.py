@@ -63,7 +63,8 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True):
     """A FaaS platform on this machine, with nothing to set up: worker processes, and a Redis of its own.
 
     Args:
-        slots: How many workers run at once; by default four per processor, and at least 8.
+        slots: How many workers run at once; by default four per processor, and at least 8. Fewer run where this
+            process may not open five files for each of them (`ulimit -n`).
         keep_alive_s: How long a worker that has nothing to do is kept warm; 0 makes every start a cold one.
         max_idle: How many such workers are kept at most; by default as many as there are slots.
         enforce_limits: Whether workers are held to their CPU and memory, as far as the system allows;

@@ -24,7 +24,6 @@ _STACKS_MB: Final = 64
 OUT_OF_MEMORY: Final = 42
 """The exit status of a worker that ends itself because it may not allocate what a task wants."""
 
-_MANY_FILES: Final = 65_536
 _STATM: Final = Path("/proc/self/statm")
 
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -93,14 +92,6 @@ def limit_data(memory_mb: int) -> None:
     limit = data_pages * resource.getpagesize() + (memory_mb + _STACKS_MB) * _MIB
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard < 0 else min(limit, hard), hard))
-
-
-def raise_file_limit() -> None:
-    """Let this process open as many files as the system allows: each worker takes two."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, _MANY_FILES)
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def describe_exit(status: int) -> str:

@@ -22,8 +22,9 @@ import msgspec
 from augury.config import Resources, StorageConfig
 from augury.errors import DefinitionError, PlatformError, StorageError
 from augury.invoke.embedded.cgroups import Groups, machine_memory_mb, open_limits, sweep_groups
+from augury.invoke.embedded.descriptors import raise_file_limit, share_out
 from augury.invoke.embedded.folders import sweep_folders
-from augury.invoke.embedded.processes import adopt_orphans, raise_file_limit
+from augury.invoke.embedded.processes import adopt_orphans
 from augury.invoke.embedded.supervisor import Supervisor
 from augury.invoke.embedded.wire import END, NotReady, Ready, Settings
 from augury.invoke.gateway import Invocation, Limits
@@ -124,7 +125,12 @@ def _demand(request: Request, method: str) -> None:
 def serve(settings: Settings, zygote: int, control: socket.socket) -> None:
     """Be the supervisor until the client is gone; the pre-loaded parent was forked before."""
     adopt_orphans()
-    raise_file_limit()
+    files = raise_file_limit()
+    share = share_out(files, settings.slots, settings.max_idle)
+    if share.slots < settings.slots:
+        logger.warning("only %d workers run at once, not %d: %d files may be open", share.slots, settings.slots, files)
+    settings = msgspec.structs.replace(settings, slots=share.slots, max_idle=share.max_idle)
+    accepted = ServerLimits(body_bytes=settings.body_bytes, connections=share.connections)
     folder = Path(settings.folder)
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -140,7 +146,7 @@ def serve(settings: Settings, zygote: int, control: socket.socket) -> None:
             patience_s=settings.patience_s,
             timeout_s=settings.redis_timeout_s,
         )
-        asyncio.run(_serve(settings, storage, groups, zygote, control))
+        asyncio.run(_serve(settings, accepted, storage, groups, zygote, control))
 
 
 def _start_redis(folder: Path, stack: contextlib.ExitStack) -> str:
@@ -159,7 +165,12 @@ def _end_without_redis() -> None:
 
 
 async def _serve(
-    settings: Settings, storage: StorageConfig, groups: Groups, zygote: int, control: socket.socket
+    settings: Settings,
+    accepted: ServerLimits,
+    storage: StorageConfig,
+    groups: Groups,
+    zygote: int,
+    control: socket.socket,
 ) -> None:
     end, gone = asyncio.Event(), asyncio.Event()
     _watch_for_the_end(end, gone)
@@ -174,7 +185,7 @@ async def _serve(
         time_limit_s=settings.time_limit_s,
     )
     service = Service(supervisor, limits)
-    server = HttpServer(service.answer, ServerLimits(body_bytes=settings.body_bytes), bearer(settings.token))
+    server = HttpServer(service.answer, accepted, bearer(settings.token))
     try:
         await server.start(port=settings.port)
         supervisor.gateway_url = server.url
