@@ -37,3 +37,15 @@ def test_it_ends_at_once_when_nothing_is_left(statuses: dict[str, str]) -> None:
 
 def test_it_does_not_stay_for_ever() -> None:
     assert not stay().goes_on({"a": RUNNING}, 1100.0)
+
+
+def test_it_waits_for_an_hour_for_a_storage_that_does_not_answer() -> None:
+    platform = stay()
+    assert platform.goes_on({"a": RUNNING}, 200.0)
+    assert platform.goes_on(None, 1099.0)
+    assert not platform.goes_on(None, 1100.0), "nor does it then stay for ever"
+    platform = Stay(100.0, linger_s=50.0, most_s=100_000.0)
+    assert platform.goes_on(None, 3600.0)
+    assert platform.goes_on({"a": RUNNING}, 3601.0)
+    assert platform.goes_on(None, 7200.0)
+    assert not platform.goes_on(None, 7201.0)

@@ -6,19 +6,22 @@
                                                                ▼ none is left, or it took too long
                                                              end
 
+A storage that does not answer says nothing of the runs: it may come back with all of them, within an hour.
+
 The supervisor loads this module only when it has to: storage and its client take long to import.
 """
 
-import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import Final
 
 from augury.config import StorageConfig
 from augury.errors import StorageError
 from augury.storage.opening import open_storage
 from augury.storage.protocols import Status
 
-logger = logging.getLogger(__name__)
+_AWAY_S: Final = 3600.0
+"""How long storage may be away."""
 
 
 class Stay:
@@ -32,12 +35,16 @@ class Stay:
 
     def __init__(self, now_s: float, *, linger_s: float, most_s: float) -> None:
         self._began_s = now_s
+        self._heard_s = now_s
         self._over_s: float | None = None
         self._linger_s = linger_s
         self._most_s = most_s
 
-    def goes_on(self, statuses: Mapping[str, str], now_s: float) -> bool:
-        """Whether to stay, now that the detached runs stand like this."""
+    def goes_on(self, statuses: Mapping[str, str] | None, now_s: float) -> bool:
+        """Whether to stay, now that the detached runs stand like this; None if storage does not say."""
+        if statuses is None:
+            return now_s - self._heard_s < _AWAY_S and now_s - self._began_s < self._most_s
+        self._heard_s = now_s
         left = [status for status in statuses.values() if status != Status.GONE]
         if not left or now_s - self._began_s >= self._most_s:
             return False
@@ -50,13 +57,14 @@ class Stay:
 
 
 def statuses_of(run_ids: Iterable[str], config: StorageConfig) -> dict[str, str]:
-    """Where runs stand; blocks. A storage that does not answer has lost them."""
+    """Where runs stand; blocks.
+
+    Raises:
+        StorageError: Storage does not answer. It may have all of them when it does.
+    """
     storage = open_storage(config)
     try:
         return {run_id: str(storage.coordination(run_id).status()) for run_id in run_ids}
-    except StorageError:
-        logger.exception("the runs that go on cannot be looked at")
-        return {}
     finally:
         storage.close()
 

@@ -90,10 +90,10 @@ class Messenger:
         await self._loop.run_in_executor(self._thread, _lingering().part, list(detached), self._storage)
         stay = _lingering().Stay(self._loop.time(), linger_s=linger_s, most_s=most_s)
         while True:
-            statuses = await self._loop.run_in_executor(self._thread, _lingering().statuses_of, detached, self._storage)
+            statuses = await self._loop.run_in_executor(self._thread, self._look_at, detached)
             if not stay.goes_on(statuses, self._loop.time()):
                 return
-            going_on = [detached[run_id] for run_id, status in statuses.items() if status == "running"]
+            going_on = [detached[run_id] for run_id, status in (statuses or {}).items() if status == "running"]
             self._thread.submit(self._look_after, going_on).add_done_callback(self._start_again)
             await asyncio.sleep(_LOOK_S)
 
@@ -131,6 +131,15 @@ class Messenger:
             logger.exception("nobody was told that %d workers live", len(computing))
             return []
         return start
+
+    def _look_at(self, detached: Mapping[str, Invocation]) -> Mapping[str, str] | None:
+        """Where runs stand; None if storage does not say."""
+        try:
+            statuses: Mapping[str, str] = _lingering().statuses_of(detached, self._storage)
+        except Exception:
+            logger.exception("the runs that go on cannot be looked at")
+            return None
+        return statuses
 
     def _look_after(self, known: Sequence[Invocation]) -> list[Invocation]:
         """Nobody else beats for runs whose client is gone and whose workers are all silent."""
