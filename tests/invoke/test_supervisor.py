@@ -18,7 +18,7 @@ from augury.invoke.embedded import supervisor as supervisor_module
 from augury.invoke.embedded.cgroups import open_limits
 from augury.invoke.embedded.cloud import Constant, Emulation
 from augury.invoke.embedded.supervisor import Supervisor
-from augury.invoke.embedded.wire import FORK, KILL, REQUEST, Forked, Refused, Settings, Started, frame
+from augury.invoke.embedded.wire import FORK, KILL, REQUEST, Exited, Forked, Refused, Settings, Started, frame
 from augury.invoke.gateway import Invocation
 from tests.invoke.stage import PATIENCE_S, PUPPETS, invocation
 
@@ -102,6 +102,23 @@ def test_a_parent_that_answers_or_has_nothing_to_answer_lives(
     play(parent, tmp_path, lambda _supervisor, _control: None)
     play(parent, tmp_path, answer)
     assert parent.poll() is None
+
+
+def test_the_parent_is_watched_while_somebody_is_to_be_killed(
+    parent: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
+    def stop(supervisor: Supervisor, _: socket.socket) -> None:
+        supervisor.invoke([invocation("a")])
+        (number,) = supervisor._workers
+        supervisor._on_zygote(Forked(number, parent.pid))
+        supervisor.stop("run")
+        supervisor._inspect()
+        assert supervisor._inspection is not None
+        supervisor._on_zygote(Exited(number, signal.SIGKILL, 0))
+        supervisor._inspect()
+        assert supervisor._inspection is None
+
+    play(parent, tmp_path, stop)
 
 
 def requests(control: socket.socket) -> list[tuple[int, int]]:

@@ -125,6 +125,7 @@ class Supervisor:
         self._expiry: asyncio.TimerHandle | None = None
         self._inspection: asyncio.TimerHandle | None = None
         self._refused = 0
+        self._doomed: set[int] = set()  # workers whose death was asked for, until it is told
         self._not_started = 0  # workers in a row that could not be started
         self._zygote = ZygoteLink(control, self._on_zygote, self._on_zygote_end)
         self.ready: asyncio.Future[None] = self._loop.create_future()
@@ -158,7 +159,7 @@ class Supervisor:
             worker = self._workers[number]
             is_up = worker.started_s is not None and not is_stopped(worker.pid)
             if worker.pid and not is_up and self._loop.time() - worker.due_s > _STUCK_S:
-                self._zygote.kill(number)
+                self._kill(number)
 
     def _end_replaced(self, successor: Invocation) -> None:
         """End an invocation whose place another one has, if it does not end by itself: it may be frozen."""
@@ -213,7 +214,7 @@ class Supervisor:
         if worker.started_s is not None:
             self._messenger.tell(self._inquest.loss(start, worker, LossKind.STOPPED))
         worker.cancel_timer()
-        self._zygote.kill(start.worker)
+        self._kill(start.worker)
 
     def counts(self) -> Counts:
         """What happens now and happened so far."""
@@ -253,7 +254,10 @@ class Supervisor:
                 worker.timer = self._loop.call_later(delay_s, self._run, start.worker, run)
             else:
                 self._run(start.worker, run)
-        if self._inspection is None and self._pool.running:
+        self._arm_inspection()
+
+    def _arm_inspection(self) -> None:
+        if self._inspection is None and (self._pool.running or self._doomed):
             self._inspection = self._loop.call_later(_INSPECT_S, self._inspect)
 
     def _inspect(self) -> None:
@@ -293,7 +297,13 @@ class Supervisor:
             reason = f"was killed{worker.after} for a task that was late and deaf"
             loss = self._inquest.loss(start, worker, LossKind.TIMEOUT, reason)
             self._messenger.tell(msgspec.structs.replace(loss, tasks=(late,)))
-            self._zygote.kill(number)
+            self._kill(number)
+
+    def _kill(self, number: int) -> None:
+        """Have a worker killed, and see to it that there is somebody who does it."""
+        self._zygote.kill(number)
+        self._doomed.add(number)
+        self._arm_inspection()
 
     def _run(self, number: int, run: Run) -> None:
         worker, limit_s = self._workers[number], self._settings.time_limit_s
@@ -308,7 +318,7 @@ class Supervisor:
         """An invocation has taken as long as one may take."""
         self._workers[number].timer = None
         self._workers[number].overtime = True
-        self._zygote.kill(number)
+        self._kill(number)
 
     def _make_worker(self, number: int, resources: Resources) -> bool:
         """Have a worker forked; does not wait for it. False if the system lets us have no socket for it."""
@@ -385,6 +395,7 @@ class Supervisor:
     def _lose(self, number: int, kind: LossKind, reason: str) -> None:
         """A worker does not exist any more, or never did: free its slot, and see what it took with it."""
         worker = self._workers.pop(number, None)
+        self._doomed.discard(number)
         start = self._pool.lose(number)
         if worker is not None:
             worker.link.close()
@@ -458,6 +469,7 @@ class Supervisor:
             worker.cancel_timer()
             self._inquest.forget(number)
         self._workers.clear()
+        self._doomed.clear()
 
     def _reap_zygote(self, orphans: Sequence[int] = ()) -> int:
         """Wait for the pre-loaded parent, whose socket is closed, and end what it could not end itself."""
