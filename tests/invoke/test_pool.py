@@ -73,11 +73,24 @@ def test_prewarming_makes_up_what_is_missing() -> None:
     assert len(pool.prewarm(resources, 9)) == 1
 
 
+def test_what_is_being_prewarmed_is_not_missing() -> None:
+    pool = a_pool(max_idle=4)
+    first, second = pool.prewarm(Resources(1, 256), 2)
+    assert len(pool.prewarm(Resources(1, 256), 3)) == 1
+    assert pool.prewarm(Resources(1, 256), 3) == []
+    assert len(pool.prewarm(Resources(1, 512), 3)) == 1, "no more start than can wait"
+    pool.lose(first)
+    pool.warmed(second, Resources(1, 256), now_s=0.0)
+    assert len(pool.prewarm(Resources(1, 256), 3)) == 1
+
+
 def test_what_waits_and_has_seen_the_present_code_need_not_be_prewarmed() -> None:
     pool = a_pool()
     used, other = begin(pool, "a", stamp="old") + begin(pool, "b", stamp="new")
     pool.finish(used.worker, now_s=1.0)
-    assert len(pool.prewarm(used.job.invocation.resources, 2)) == 2
+    for number in pool.prewarm(used.job.invocation.resources, 2):
+        pool.lose(number)
+    assert pool.counters.prewarmed == 2
     pool.finish(other.worker, now_s=1.0)
     assert len(pool.prewarm(used.job.invocation.resources, 2)) == 1
 

@@ -15,7 +15,8 @@ Invariants:
 - At most `max_idle` workers are idle; beyond that the least recently used are retired.
 - A pre-warmed worker takes no slot while it starts, and nobody waits for it: an invocation that comes before it is up
   starts a worker of its own, unless another one is idle. As many are made as are missing among those that wait already,
-  fresh ones and such as have seen the code that was submitted last.
+  fresh ones and such as have seen the code that was submitted last, and those that start; of these there are at most
+  `max_idle`, too.
 - An invocation that is queued, runs, or came to its end, is not taken a second time. One whose worker was lost is: its
   run may not have been told, and asks again.
 """
@@ -91,6 +92,7 @@ class Pool:
         self._busy: dict[int, Start] = {}
         self._idle: OrderedDict[int, _Idle] = OrderedDict()
         self._by_key: dict[Key, dict[int, None]] = {}
+        self._warming: dict[int, Resources] = {}  # pre-warmed workers that are not up yet
         self._accepted: OrderedDict[_Invoked, None] = OrderedDict()
         self._runs: OrderedDict[str, None] = OrderedDict()
         self._stopped: OrderedDict[str, None] = OrderedDict()
@@ -177,16 +179,21 @@ class Pool:
         if self._keep_alive_s <= 0:
             return []
         waiting = sum(len(self._by_key.get((resources, stamp), ())) for stamp in (None, self._stamp))
-        made = [self._new_number() for _ in range(min(count, self._max_idle) - waiting)]
+        waiting += sum(one == resources for one in self._warming.values())
+        missing = min(min(count, self._max_idle) - waiting, self._max_idle - len(self._warming))
+        made = [self._new_number() for _ in range(missing)]
+        self._warming |= dict.fromkeys(made, resources)
         self.counters.prewarmed += len(made)
         return made
 
     def warmed(self, worker: int, resources: Resources, now_s: float) -> list[int]:
         """A pre-warmed worker waits; returns workers to retire."""
+        self._warming.pop(worker, None)
         return self._rest(worker, (resources, None), now_s)
 
     def lose(self, worker: int) -> Start | None:
         """Forget a worker that is gone, or going; returns what it was busy with, which may come again."""
+        self._warming.pop(worker, None)
         idle = self._idle.pop(worker, None)
         if idle is not None:
             self._unlist(worker, idle.key)
@@ -220,7 +227,7 @@ class Pool:
         running = list(self._busy.values())
         for start in running:
             self._accepted.pop(_name(start.job.invocation), None)
-        for forgotten in (self._busy, self._idle, self._by_key):
+        for forgotten in (self._busy, self._idle, self._by_key, self._warming):
             forgotten.clear()
         return running
 

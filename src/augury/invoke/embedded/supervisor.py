@@ -171,7 +171,7 @@ class Supervisor:
         """Have this many workers waiting; a fresh one waits once it has taken as long as a cold start takes."""
         for number in self._pool.prewarm(resources, count):
             if not self._make_worker(number, resources):
-                return
+                continue
             delay_s = self._start_delay_s(cold=True)
             if delay_s > 0:
                 self._workers[number].timer = self._loop.call_later(delay_s, self._warmed, number, resources)
