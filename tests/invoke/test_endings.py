@@ -205,6 +205,14 @@ def test_another_supervisor_takes_the_place_of_one_that_is_killed_or_stopped(
     assert groups_of(platform.folder) == []
 
 
+def test_a_parent_that_is_stopped_ends_with_its_supervisor(redis_server: RedisServer) -> None:
+    with embedded(slots=1).start(redis=redis_server.address) as platform:
+        zygote = zygote_of(platform.pid)
+        os.kill(zygote, signal.SIGSTOP)
+        os.kill(platform.pid, signal.SIGKILL)
+        wait_until(lambda: not lives(zygote), "it is gone")
+
+
 def test_a_supervisor_that_dies_again_and_again_is_given_up(redis_server: RedisServer) -> None:
     with embedded(slots=1).start(redis=redis_server.address) as platform:
         for _ in range(3):

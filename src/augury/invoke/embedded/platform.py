@@ -312,6 +312,7 @@ class EmbeddedPlatform:
         deaths_s: list[float] = []
         while True:
             self._process.wait()
+            self._continue()  # a pre-loaded parent that is stopped does not see that it is alone
             with self._lock:
                 deaths_s = [at_s for at_s in deaths_s if at_s > time.monotonic() - _REVIVALS_S]
                 deaths_s.append(time.monotonic())
