@@ -28,6 +28,8 @@ from augury.invoke.embedded.wire import (
 logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES: Final = 256 * 1024
+_AGAIN_S: Final = 0.05
+"""How long to wait before the system is asked again for what it had no room for."""
 
 
 class WorkerLink:
@@ -149,6 +151,8 @@ class ZygoteLink:
 
     def _send(self) -> None:
         """Send requests until the socket is full; many may be under way before the first is answered."""
+        if self._control.fileno() < 0:
+            return
         while self._unsent:
             request, connection = self._unsent[0]
             try:
@@ -156,8 +160,14 @@ class ZygoteLink:
             except BlockingIOError:
                 self._loop.add_writer(self._control, self._send)
                 return
-            except OSError:
+            except ConnectionError:
                 return  # the parent is gone, which the reader notices
+            except OSError as error:
+                # Not the socket is full, so that it would tell when it is not: too many descriptors are under way.
+                logger.warning("a request to the pre-loaded parent has to wait: %s", error.strerror)
+                self._loop.remove_writer(self._control)
+                self._loop.call_later(_AGAIN_S, self._send)
+                return
             self._unsent.popleft()
             if connection is not None:
                 connection.close()
