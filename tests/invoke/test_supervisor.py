@@ -18,7 +18,7 @@ from augury.invoke.embedded import supervisor as supervisor_module
 from augury.invoke.embedded.cgroups import open_limits
 from augury.invoke.embedded.cloud import Constant, Emulation
 from augury.invoke.embedded.supervisor import Supervisor
-from augury.invoke.embedded.wire import FORK, KILL, REQUEST, Exited, Forked, Refused, Settings, Started, frame
+from augury.invoke.embedded.wire import FORK, KILL, REQUEST, Done, Exited, Forked, Refused, Settings, Started, frame
 from augury.invoke.gateway import Invocation
 from tests.invoke.stage import PATIENCE_S, PUPPETS, invocation
 
@@ -189,6 +189,29 @@ def test_a_worker_that_is_not_forked_yet_is_waited_for(
 
     monkeypatch.setattr(supervisor_module, "_STUCK_S", -1.0)
     play(parent, tmp_path, ask_again)
+
+
+def test_a_worker_that_is_spent_is_killed(parent: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
+    def finish(supervisor: Supervisor, control: socket.socket) -> None:
+        supervisor.invoke([invocation("a")])
+        (number,) = supervisor._workers
+        supervisor._on_worker(number, Started())
+        supervisor._on_worker(number, Done(spent=True))
+        assert requests(control) == [(FORK, number), (KILL, number)]
+
+    play(parent, tmp_path, finish)
+
+
+def test_a_worker_that_is_done_and_not_spent_is_kept(parent: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
+    def finish(supervisor: Supervisor, control: socket.socket) -> None:
+        supervisor.invoke([invocation("a")])
+        (number,) = supervisor._workers
+        supervisor._on_worker(number, Started())
+        supervisor._on_worker(number, Done())
+        assert requests(control) == [(FORK, number)]
+        assert supervisor.counts().idle == 1
+
+    play(parent, tmp_path, finish)
 
 
 def test_a_refused_start_is_told_soon_however_late_its_attempt_and_however_many_were_refused(

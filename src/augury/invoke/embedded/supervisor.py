@@ -355,6 +355,8 @@ class Supervisor:
             # One that was done at the very last moment dies all the same.
             spent = message.spent or worker.overtime
             self._retire(self._pool.finish(number, self._loop.time(), spent=spent))
+            if spent:
+                self._kill(number)  # what goes on in it may hold the interpreter: it would not see that it is to end
             self._dispatch()
             self._watch_expiry()
         elif isinstance(message, Raised):
@@ -363,6 +365,7 @@ class Supervisor:
                 reason = f"failed{worker.after}: {message.reason}"
                 self._messenger.tell(self._inquest.loss(start, worker, LossKind.ERROR, reason))
             self._retire([number])
+            self._kill(number)
             self._dispatch()
 
     def _on_zygote(self, message: FromParent) -> None:
