@@ -87,6 +87,12 @@ def _spawn(session: str) -> int:
     return process.pid
 
 
+def _join_group() -> int:
+    """Go to the process group that the supervisor leads."""
+    os.setpgid(0, os.getpgid(os.getppid()))
+    return os.getpgrp()
+
+
 def _burn(cpu_s: str) -> float:
     """How long it takes to use so much processor time."""
     began_s = time.monotonic()
@@ -135,6 +141,7 @@ ORDERS: dict[str, Callable[..., object]] = {
     "allocate": _allocate,
     "try_allocate": _try_allocate,
     "spawn": _spawn,
+    "join_group": _join_group,
     "burn": _burn,
     "write": _write,
     "descriptors": _descriptors,

@@ -245,6 +245,14 @@ def test_what_a_dead_worker_had_started_dies_too(platform: EmbeddedPlatform, sta
     wait_until(lambda: not lives(child), "the subprocess is gone")
 
 
+def test_a_worker_that_left_its_process_group_can_be_killed(platform: EmbeddedPlatform, stage: Stage) -> None:
+    platform.gateway().invoke([invocation()])
+    puppet = stage.next()
+    assert puppet.order("join_group") == platform.pid
+    platform.gateway().stop("run")
+    puppet.wait_for_the_end()
+
+
 def test_a_stopped_run_loses_its_queue_and_its_workers_without_a_failure(stage: Stage) -> None:
     with embedded(slots=1, enforce_limits=False).start() as platform:
         run = begin_run(platform, "doomed/run")

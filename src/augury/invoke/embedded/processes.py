@@ -55,9 +55,16 @@ def children() -> set[int]:
 
 
 def kill_group(pid: int) -> None:
-    """Kill a process that leads a process group, with all others in the group."""
+    """Kill all that are in the process group that this process leads, or led until it was reaped."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def kill_with_group(pid: int) -> None:
+    """Kill a child that was not reaped, wherever it is, with the process group that it was to lead."""
+    kill_group(pid)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def end_children(known: Collection[int] = (), spare: Collection[int] = ()) -> None:
@@ -68,9 +75,7 @@ def end_children(known: Collection[int] = (), spare: Collection[int] = ()) -> No
     remaining = (set(known) | children()) - set(spare)
     while remaining:
         for pid in remaining:
-            kill_group(pid)
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            kill_with_group(pid)
         for pid in remaining:
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)

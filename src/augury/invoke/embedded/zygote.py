@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from augury.dag.imports import watch_imports
-from augury.invoke.embedded.processes import adopt_orphans, end_children, kill_group
+from augury.invoke.embedded.processes import adopt_orphans, end_children, kill_group, kill_with_group
 from augury.invoke.embedded.wire import (
     FORK,
     REQUEST,
@@ -177,7 +177,7 @@ class _Zygote:
         if operation == FORK:
             self._fork(worker, socket.socket(fileno=descriptors[0]))
         elif worker in self._pids:
-            kill_group(self._pids[worker])
+            kill_with_group(self._pids[worker])
         return True
 
     def _fork(self, worker: int, connection: socket.socket) -> None:
