@@ -87,6 +87,12 @@ def _spawn(session: str) -> int:
     return process.pid
 
 
+def _spawn_orphan() -> int:
+    """Start a process in a session of its own, by way of another one that ends."""
+    shell = ["sh", "-c", "sleep 1000 >/dev/null & echo $!"]
+    return int(subprocess.run(shell, stdout=subprocess.PIPE, check=True, start_new_session=True).stdout)
+
+
 def _join_group() -> int:
     """Go to the process group that the supervisor leads."""
     os.setpgid(0, os.getpgid(os.getppid()))
@@ -141,6 +147,8 @@ ORDERS: dict[str, Callable[..., object]] = {
     "allocate": _allocate,
     "try_allocate": _try_allocate,
     "spawn": _spawn,
+    "spawn_orphan": _spawn_orphan,
+    "companion": lambda: sys.modules["tests.invoke.companion"].process.pid,
     "join_group": _join_group,
     "burn": _burn,
     "write": _write,

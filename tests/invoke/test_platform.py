@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -243,6 +244,36 @@ def test_what_a_dead_worker_had_started_dies_too(platform: EmbeddedPlatform, sta
     child = puppet.order("spawn", "shared")
     puppet.send("exit", 1)
     wait_until(lambda: not lives(child), "the subprocess is gone")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody adopts orphans")
+def test_a_worker_takes_what_it_had_started_in_other_sessions_along_and_nothing_else(
+    platform: EmbeddedPlatform, stage: Stage
+) -> None:
+    platform.gateway().invoke([invocation("a", "doomed"), invocation("b", "other")])
+    doomed, other = sorted((stage.next(), stage.next()), key=lambda puppet: puppet.worker)
+    child, orphan = doomed.order("spawn", "own"), doomed.order("spawn_orphan")
+    spared = other.order("spawn_orphan")
+    platform.gateway().stop("doomed")
+    wait_until(lambda: not (lives(child) or lives(orphan)), "what it had started is gone")
+    assert lives(spared)
+    other.finish()
+    run_one(platform, stage, "next")  # the pre-loaded parent has seen to all that died
+    assert lives(spared)
+    os.kill(other.pid, signal.SIGKILL)
+    wait_until(lambda: not lives(spared), "it is gone, too")
+
+
+def test_what_modules_start_when_they_are_imported_outlives_workers(stage: Stage) -> None:
+    with embedded(enforce_limits=False, preload=("tests.invoke.companion",)).start() as platform:
+        platform.gateway().invoke([invocation("a")])
+        puppet = stage.next()
+        companion = puppet.order("companion")
+        puppet.send("exit", 0)
+        settle(platform, running=0)
+        run_one(platform, stage, "next")  # the pre-loaded parent has seen to all that died
+        assert lives(companion)
+    assert not lives(companion)
 
 
 def test_a_worker_that_left_its_process_group_can_be_killed(platform: EmbeddedPlatform, stage: Stage) -> None:
