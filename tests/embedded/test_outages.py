@@ -40,7 +40,7 @@ def open_client() -> Iterator[Callable[..., Client]]:
             client = Client(
                 lease_s=lease_s,
                 redis=redis,
-                platform=Embedded(slots=4),
+                platform=Embedded(slots=4, detached_s=1),  # where storage is gone for good, nobody else ends it
                 observers=[],
                 history=False,
                 patience_s=patience_s,
