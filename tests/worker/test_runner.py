@@ -19,7 +19,7 @@ from augury import serde, task
 from augury.config import INLINE_BYTES, Resources
 from augury.dag.graph import build_workflow
 from augury.dag.program import encode
-from augury.errors import GatewayError
+from augury.errors import GatewayError, StorageError
 from augury.invoke.gateway import Invocation, Limits
 from augury.plan.hints import Hint, OwnHint, PreLoadHint, PreWarmHint, TaskDupHint
 from augury.plan.plan import Assignment, Plan
@@ -44,6 +44,7 @@ from augury.trust import process_keyring
 from augury.worker.code import RunCache
 from augury.worker.heart import BEATS
 from augury.worker.interrupt import Interrupted
+from augury.worker.messages import Leave
 from augury.worker.patience import Patience
 from augury.worker.policies import Policy, packed
 from augury.worker.recorder import Recorder
@@ -505,6 +506,46 @@ def test_a_replaced_worker_does_not_take_back_what_it_stored(place: Place) -> No
     assert place.run(total(large(), struck("1")), {0: 0, 1: 0, 2: 1}) == 2 * INLINE_BYTES + 1
     helper.join(PATIENCE_S)
     assert gates.visits["1"] == 2
+
+
+def away(*_: object, **__: object) -> Any:
+    raise StorageError("storage is away")
+
+
+def test_who_could_tell_nobody_that_it_gives_up_is_replaced(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 on w0; storage is away when that is reported, and when the failure is, and back when w0 leaves"""
+    leave, left_behind = Runner._leave, list[Missing]()
+
+    def come_back_and_leave(runner: Runner, command: Leave) -> None:
+        gone.undo()
+        leave(runner, command)
+        if not left_behind:
+            left_behind.extend(place.coordination.live())
+            runner._start_workers(place.coordination.beat(lost=left_behind).start)
+
+    monkeypatch.setattr(Runner, "_leave", come_back_and_leave)
+    with monkeypatch.context() as gone:
+        gone.setattr(MemoryCoordination, "report", away)
+        gone.setattr(MemoryCoordination, "fail", away)
+        assert place.run(number(3), {0: 0}) == 3
+    assert left_behind == [Missing("w0", 1)]
+    assert place.summaries["w0"].attempt == 2
+
+
+@pytest.mark.parametrize(("hopeless", "left"), [("w0", False), ("w1", True)])
+def test_who_could_not_tell_that_there_is_no_hope_for_another_one_leaves(
+    place: Place, monkeypatch: pytest.MonkeyPatch, hopeless: str, left: bool
+) -> None:
+    leave = Runner._leave
+
+    def give_up_and_leave(runner: Runner, command: Leave) -> None:
+        runner._end_hopeless(Hopeless(hopeless, 1, 4, Resources()))
+        leave(runner, command)
+
+    monkeypatch.setattr(MemoryCoordination, "fail", away)
+    monkeypatch.setattr(Runner, "_leave", give_up_and_leave)
+    assert place.run(number(3), {0: 0}) == 3
+    assert ("w0" in place.summaries) is left
 
 
 class Stubborn(list[int]):

@@ -220,6 +220,7 @@ class Runner:
             faults=faults,
         )
         self.interrupted = False
+        self._is_owed = False  # nobody could be told why we end: a successor must do what is left
         self._ran = 0
         self._prewarmed = 0
         self._tidied = 0  # how many of the outputs that were written here had been when we cleaned up
@@ -661,10 +662,11 @@ class Runner:
 
     def _end_hopeless(self, hopeless: Hopeless) -> None:
         """End the run for a worker, unless that one has a successor by now; we may have one ourselves."""
-        self._give_up(lost_for_good(hopeless), hopeless)
+        is_told = self._try_to_fail(lost_for_good(hopeless), hopeless)
+        self._is_owed |= not is_told and hopeless.worker == self._name
 
     def _end_for_gateway(self, error: GatewayError) -> None:
-        self._give_up(platform_failure(self._invocation.worker, error))
+        self._try_to_fail(platform_failure(self._invocation.worker, error))
 
     def _to_invocation(self, claim: Claim) -> Invocation:
         return Invocation(
@@ -732,12 +734,18 @@ class Runner:
         failed = of or self._invocation
         return self._coordination.fail(Status.FAILED, failure, failed.worker, failed.attempt)
 
-    def _give_up(self, failure: Failure, of: Hopeless | None = None) -> None:
-        """The platform does not let us, or another worker, go on: tell the client, if that much still works."""
+    def _give_up(self, failure: Failure) -> None:
+        """The platform does not let us go on: tell the client, or have others miss us."""
+        self._is_owed |= not self._try_to_fail(failure)
+
+    def _try_to_fail(self, failure: Failure, of: Hopeless | None = None) -> bool:
+        """End the run for us, or another worker, that cannot go on; whether storage has heard of it."""
         try:
             self._fail(failure.encode(), of)
-        except Exception as error:  # noqa: BLE001 - nothing more can be done here; the gateway may still notice
+        except Exception as error:  # noqa: BLE001 - storage may be what failed; leases tell the others
             _log.warning("worker %s cannot report its failure: %s", self._invocation.worker, error)
+            return False
+        return True
 
     def _send_printed(self) -> None:
         printed = self._outlet.drain()
@@ -994,6 +1002,7 @@ class Runner:
                 self._take_back_late()
             elif leave.status not in (Status.RUNNING, Status.REPLACED):
                 self._take_back()
-            self._coordination.leave(summary)
+            if not self._is_owed:  # else storage may be back, and the lease has to run out: it is all that others see
+                self._coordination.leave(summary)
         except AuguryError as error:
             _log.warning("worker %s cannot say that it ended: %s", self._invocation.worker, error)
