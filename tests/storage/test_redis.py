@@ -268,9 +268,9 @@ class TestLostReplies:
         objects.remove()
         assert redis.command("KEYS", "*other*") == []
 
-    def test_a_call_that_arrives_after_a_later_one_is_not_carried_out(
-        self, run: Coordination, redis: RedisClient, redis_storage: RedisStorage
-    ) -> None:
+    @pytest.fixture
+    def sent(self, redis_storage: RedisStorage) -> list[bytes]:
+        """All that the client sends."""
         sent: list[bytes] = []
         exchange = redis_storage._client.exchange
 
@@ -279,11 +279,31 @@ class TestLostReplies:
             return exchange(packed, replies, **patience)
 
         redis_storage._client.exchange = keep  # type: ignore[method-assign,assignment]
+        return sent
+
+    def test_a_call_that_arrives_after_a_later_one_is_not_carried_out(
+        self, run: Coordination, redis: RedisClient, sent: list[bytes]
+    ) -> None:
         run.post(CLIENT, [Printed(1, "stdout", "early")])
         run.post(CLIENT, [Printed(1, "stdout", "late")])
         early = next(packed for packed in sent if b"early" in packed)
         redis.exchange([early], 1)
         assert len(run.read(CLIENT, "0", 0)[1]) == 2
+
+    def test_a_joining_that_arrives_again_after_later_calls_changes_nothing(
+        self, run: Coordination, redis: RedisClient, redis_storage: RedisStorage, sent: list[bytes]
+    ) -> None:
+        worker = redis_storage.coordination("run")
+        worker.join("first", 1)
+        joining = sent[-1]
+        worker.report(Report("first", ran=1))
+        redis.exchange([joining], 1)
+        assert worker.beat("first", 1).status is Status.RUNNING
+        run.report(Report("x", claims=(claim("w", 5),)))
+        assert worker.suspend("first", 1, "0", 0)
+        redis.exchange([joining], 1)
+        worker.leave(msgspec.structs.replace(SUMMARY, worker="first"))
+        assert run.status() is Status.RUNNING
 
 
 def test_the_reply_to_an_interrupted_call_is_not_taken_for_that_of_the_next(

@@ -33,7 +33,7 @@ def forgetful(text: str) -> list[str]:
         if line.strip().startswith("return")
         and not REMEMBERED.match(line.strip())
         and not REMEMBERS.match(before.strip())
-        and before != "if not status then"
+        and before not in ("if not status then", "if is_late() then")
     ]
 
 

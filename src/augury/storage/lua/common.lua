@@ -77,6 +77,11 @@ local function answered()
   return last[2]
 end
 
+-- Whether this is a copy of a call that was served, and followed by others: the network may keep it for as long as it likes.
+local function is_late()
+  return last and last[1] > tonumber(ARGV[2])
+end
+
 -- The calls of a caller have numbers one after another, and each is remembered with its answer. If one is missing, it was
 -- answered by a Redis that has lost it since: restarted with an old copy of its data, or a replica that had not got
 -- everything. What is left contradicts what workers know.

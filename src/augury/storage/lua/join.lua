@@ -4,6 +4,9 @@ local name, attempt = ARGV[3], tonumber(ARGV[4])
 if not status then
   return { 'gone', '', 0, 0, 0 }
 end
+if is_late() then
+  return { 'replaced', '', 0, 0, 0 }
+end
 local current = attempt_of(name)
 -- A claim that was joined, or is over: this is its invocation, delivered a second time. Who asks again because the
 -- answer was lost is the same.
