@@ -49,8 +49,10 @@ class TestCreate:
     def test_a_run_is_not_created_twice(self, run: Coordination, storage: Storage) -> None:
         run_id = new_run_id()
         storage.coordination(run_id).create(SPEC, [1], [])
+        again = storage.coordination(run_id)
         with pytest.raises(StorageError, match="exists already"):
-            storage.coordination(run_id).create(SPEC, [1], [])
+            again.create(SPEC, [1], [])
+        assert again.follow()
 
     def test_a_worker_that_is_claimed_twice_counts_once(self, storage: Storage) -> None:
         run = storage.coordination(new_run_id())

@@ -19,7 +19,7 @@ from augury.serde import Blob
 from augury.storage import redis_client
 from augury.storage.protocols import CLIENT, Completion, Consumer, Report, RunEnded, Status, Stop, WorkerLeft
 from augury.storage.redis import RedisStorage
-from augury.storage.redis_client import RedisClient, timeout_within
+from augury.storage.redis_client import Caller, Callers, RedisClient, timeout_within
 from augury.storage.server import RedisServer
 from tests.storage.conftest import SPEC, claim
 from tests.storage.test_redis import SUMMARY
@@ -135,6 +135,29 @@ class TestRestarts:
         assert run.report(Report("first", completions=(Completion(2, 1, b"c"),), ran=1)).status is Status.GONE
         assert run.read(CLIENT, "0", 0)[1] == [Stop(Status.GONE)]
 
+    def test_an_old_copy_is_noticed_after_a_call_that_failed(self, start_server: StartServer) -> None:
+        server = start_server()
+        run = storage_at(server, patience_s=0.2).coordination("run")
+        run.create(SPEC, [9], [claim("first", 0)])
+        RedisClient(server.address).command("SAVE")
+        run.report(Report("first", completions=(Completion(0, 1, b"a"),), ran=1))
+        server.stop()
+        with pytest.raises(StorageError):
+            run.beat("first", 1)
+        server.start()
+        assert run.beat("first", 1).status is Status.GONE
+
+    def test_a_call_that_failed_is_none_that_was_lost(self, start_server: StartServer) -> None:
+        server = start_server()
+        run = storage_at(server, patience_s=0.2).coordination("run")
+        run.create(SPEC, [9], [claim("first", 0)])
+        RedisClient(server.address).command("SAVE")
+        server.stop()
+        with pytest.raises(StorageError):
+            run.report(Report("first", ran=1))
+        server.start()
+        assert run.report(Report("first", ran=1)).status is Status.RUNNING
+
     def test_a_redis_that_comes_back_with_all_it_had_answered_goes_on(self, start_server: StartServer) -> None:
         server = start_server()
         run = storage_at(server).coordination("run")
@@ -170,6 +193,31 @@ class TestRestarts:
         server.stop()
         with pytest.raises(StorageError, match="is it running, and is the address right"):
             storage.ping()
+
+
+class TestCallers:
+    def test_they_take_turns_so_that_each_tells_what_it_knows(self) -> None:
+        callers = Callers()
+        with callers.one() as first, callers.one() as second:
+            pass
+        assert second == Caller(second.name, 1, 0)
+        told = []
+        for _ in range(4):
+            with callers.one() as one:
+                told.append(one)
+        names = [second.name, first.name]
+        assert told == [Caller(name, call, call - 1) for call in (2, 3) for name in names]
+
+    def test_a_number_is_never_used_again_and_what_failed_is_not_known(self) -> None:
+        callers = Callers()
+        with callers.one() as first:
+            pass
+        for call in (2, 3):
+            with pytest.raises(StorageError), callers.one() as failing:
+                raise StorageError("away")
+            assert failing == Caller(first.name, call, 1)
+        with callers.one() as last:
+            assert last == Caller(first.name, 4, 1)
 
 
 class TestFailover:

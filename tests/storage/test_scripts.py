@@ -10,7 +10,7 @@ import pytest
 from augury.storage import redis as redis_storage
 
 TOLD_ONCE = sorted(set(re.findall(r'_once\("(\w+)"', inspect.getsource(redis_storage))))
-REMEMBERED = re.compile(r"return (earlier$|answer\(|decline\(|answered\(\) or )")
+REMEMBERED = re.compile(r"return (earlier$|(answered\(\) or )?(answer|decline)\()")
 REMEMBERS = re.compile(r"(answer|decline|remove_all)\(")
 
 

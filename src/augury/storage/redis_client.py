@@ -9,7 +9,6 @@ used here may be repeated, and scripts that may not recognise a repetition (`lua
 """
 
 import hashlib
-import itertools
 import math
 import os
 import re
@@ -79,17 +78,29 @@ def _script(text: str) -> Script:
 
 
 class Caller(NamedTuple):
-    """Who makes a call that must not be carried out twice; one call at a time."""
+    """Who makes a call that must not be carried out twice; one call at a time.
+
+    Attributes:
+        name: Who.
+        call: Which call of it.
+        known: The last call of it that was answered; 0 if none was.
+    """
 
     name: bytes
     call: int
+    known: int
 
 
 class Callers:
-    """Names for the callers of one client, each used by one thread at a time."""
+    """Names for the callers of one client, each used by one thread at a time.
+
+    What a caller knows to be answered shows, with its next call, whether Redis has lost it. So names take turns, lest
+    what one of them knows is never told; and they are used again after a call that failed. It may still be under way,
+    but its number is that of no other call.
+    """
 
     def __init__(self) -> None:
-        self._free: deque[tuple[bytes, Iterator[int]]] = deque()
+        self._free: deque[Caller] = deque()
         self._owner = os.getpid()
 
     @contextmanager
@@ -98,12 +109,15 @@ class Callers:
         if self._owner != os.getpid():  # a fork: these names are still the parent's
             self._free, self._owner = deque(), os.getpid()
         try:
-            name, calls = self._free.pop()
+            before = self._free.popleft()
         except IndexError:
-            name, calls = os.urandom(8), itertools.count(1)
-        yield Caller(name, next(calls))
-        # Not after an error: a call that may still be under way keeps its name.
-        self._free.append((name, calls))
+            before = Caller(os.urandom(8), 0, 0)
+        caller = before._replace(call=before.call + 1)
+        try:
+            yield caller
+            caller = caller._replace(known=caller.call)
+        finally:
+            self._free.append(caller)
 
 
 class RedisClient:

@@ -1,5 +1,5 @@
--- ARGV[3]: who beats, `client` for the client that the run ends with, or empty. ARGV[4]: its attempt. ARGV[5]: how many workers
--- that have not come up are started again at once. ARGV[6]: after how many seconds they never will. ARGV[7] and on: worker,
+-- ARGV[4]: who beats, `client` for the client that the run ends with, or empty. ARGV[5]: its attempt. ARGV[6]: how many workers
+-- that have not come up are started again at once. ARGV[7]: after how many seconds they never will. ARGV[8] and on: worker,
 -- attempt and cause of each invocation that is lost.
 -- Returns {status, start (name, attempt, claim, …), hopeless (name, attempt, losses, cause, claim, …), whether the caller has
 -- the duty to have the objects of the run live on}: they are other keys, perhaps on other shards.
@@ -13,14 +13,14 @@ end
 if status ~= 'running' then
   return decline({ status, {}, {}, 0 })
 end
-local me, most, now = ARGV[3], tonumber(ARGV[5]), now_s()
+local me, most, now = ARGV[4], tonumber(ARGV[6]), now_s()
 if me == 'client' then
   me = ''
   local client_s = call('HGET', META, 'client lease')
   if client_s then
     call('HSET', META, 'client until', now + client_s)
   end
-elseif me ~= '' and attempt_of(me) ~= tonumber(ARGV[4]) then
+elseif me ~= '' and attempt_of(me) ~= tonumber(ARGV[5]) then
   return decline({ 'replaced', {}, {}, 0 })
 end
 
@@ -127,7 +127,7 @@ end
 -- Before anything is changed: who is silent, and who has not come up.
 local silent = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, most)
 local told = false
-for index = 7, #ARGV, 3 do
+for index = 8, #ARGV, 3 do
   local name, attempt = ARGV[index], tonumber(ARGV[index + 1])
   told = told or ARGV[index + 2] == 'lost'
   if attempt_of(name) == attempt and call('ZSCORE', LEASES, name) then
@@ -159,7 +159,7 @@ for _, name in ipairs(late) do
     -- Twice as long as it has waited: a platform may be slow, or full.
     local waited = now - tonumber(call('ZSCORE', STARTING, name))
     change('ZADD', LEASES, now + math.max(lease_s, waited), name)
-    if waited > tonumber(ARGV[6]) and call('ZCARD', LEASES) == call('ZCARD', STARTING) then
+    if waited > tonumber(ARGV[7]) and call('ZCARD', LEASES) == call('ZCARD', STARTING) then
       for _, told in ipairs({ name, attempt_of(name), 0, 'start', call('HGET', CLAIMS, name) or '' }) do
         table.insert(hopeless, told)
       end

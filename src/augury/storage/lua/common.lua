@@ -4,13 +4,14 @@
 -- name, because `fail` and `remove` only learn here which there are; they have the run's hash tag, so they
 -- are in the same slot. A run that does not exist has no status, and no script but `create` then writes.
 --
--- ARGV[1] is a caller that makes one call at a time, and ARGV[2] counts its calls: see `answered`.
+-- ARGV[1] is a caller that makes one call at a time, ARGV[2] counts its calls, and ARGV[3] is the last one whose answer it
+-- got: see `answered` and `has_forgotten`.
 local call = redis.call
 local META, DONE, COUNTS, OUTPUTS, LARGE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local SINKS, WORKERS, STARTING, LEFT, SPEC = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local LEASES, CLAIMS, GRANTS, LOSSES, CLIENT = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local INBOX = string.sub(CLIENT, 1, -(#'client' + 1))
-local CALLER = 'caller:' .. ARGV[1]
+local CALLER, NUMBER, KNOWN = 'caller:' .. ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local state = call('HMGET', META, 'status', 'ttl', 'invocations', 'left', CALLER, 'lease', 'lost')
 local status, ttl = state[1], tonumber(state[2])
@@ -71,7 +72,7 @@ end
 local last = state[5] and cmsgpack.unpack(state[5])
 
 local function answered()
-  if not last or last[1] < tonumber(ARGV[2]) then
+  if not last or last[1] < NUMBER then
     return nil
   end
   return last[2]
@@ -79,20 +80,19 @@ end
 
 -- Whether this is a copy of a call that was served, and followed by others: the network may keep it for as long as it likes.
 local function is_late()
-  return last and last[1] > tonumber(ARGV[2])
+  return last and last[1] > NUMBER
 end
 
--- The calls of a caller have numbers one after another, and each is remembered with its answer. If one is missing, it was
--- answered by a Redis that has lost it since: restarted with an old copy of its data, or a replica that had not got
--- everything. What is left contradicts what workers know.
+-- The last call of a caller is remembered. If one is not that its caller knows to be answered, it was answered by a Redis that
+-- has lost it since: restarted with an old copy of its data, or a replica that had not got everything. What is left contradicts
+-- what workers know.
 local function has_forgotten()
-  local number = tonumber(ARGV[2])
-  return number > 1 and (not last or last[1] < number - 1)
+  return KNOWN > 0 and (not last or last[1] < KNOWN)
 end
 
 -- The reply, remembered; and fields of META to set with it.
 local function answer(reply, ...)
-  call('HSET', META, CALLER, cmsgpack.pack({ tonumber(ARGV[2]), reply }), ...)
+  call('HSET', META, CALLER, cmsgpack.pack({ NUMBER, reply }), ...)
   prolong()
   return reply
 end

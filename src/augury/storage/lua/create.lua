@@ -1,13 +1,13 @@
--- ARGV[3]: the spec. ARGV[4]: msgpack of {ttl_s, sinks, workers to claim, workers of the plan, lease_s, restarts, larger},
--- workers {name, tasks, cpus, memory_mb}, larger {{cpus, memory_mb}, …}. ARGV[5]: how long the client may be silent, 0 for
--- ever; ARGV[6] and ARGV[7]: the events for the client and for workers if it is not heard of for longer.
+-- ARGV[4]: the spec. ARGV[5]: msgpack of {ttl_s, sinks, workers to claim, workers of the plan, lease_s, restarts, larger},
+-- workers {name, tasks, cpus, memory_mb}, larger {{cpus, memory_mb}, …}. ARGV[6]: how long the client may be silent, 0 for
+-- ever; ARGV[7] and ARGV[8]: the events for the client and for workers if it is not heard of for longer.
 -- Returns 1, or 0 if there is such a run already.
 if status then
-  return answered() or 0
+  return answered() or decline(0)
 end
-local request = cmsgpack.unpack(ARGV[4])
+local request = cmsgpack.unpack(ARGV[5])
 status, ttl, invocations, left = 'running', request[1], 0, 0
-change('SET', SPEC, ARGV[3])
+change('SET', SPEC, ARGV[4])
 for _, sink in ipairs(request[2]) do
   change('SADD', SINKS, sink)
 end
@@ -21,8 +21,8 @@ for _, first in ipairs(request[3]) do
     claim(first[1], 0)
   end
 end
-if tonumber(ARGV[5]) > 0 then
-  call('HSET', META, 'client lease', ARGV[5], 'client until', now_s() + ARGV[5], 'cancelled', ARGV[6], 'stop', ARGV[7])
+if tonumber(ARGV[6]) > 0 then
+  call('HSET', META, 'client lease', ARGV[6], 'client until', now_s() + ARGV[6], 'cancelled', ARGV[7], 'stop', ARGV[8])
 end
 return answer(
   1, 'status', status, 'ttl', ttl, 'sinks', call('SCARD', SINKS), 'ran', 0, 'invocations', invocations, 'left', left,

@@ -1,6 +1,6 @@
--- ARGV[3]: the worker. ARGV[4]: its attempt. Returns {status, bitmap of the tasks that are done, live,
+-- ARGV[4]: the worker. ARGV[5]: its attempt. Returns {status, bitmap of the tasks that are done, live,
 -- how many were starting, whether it stands for a lost one}.
-local name, attempt = ARGV[3], tonumber(ARGV[4])
+local name, attempt = ARGV[4], tonumber(ARGV[5])
 if not status then
   return { 'gone', '', 0, 0, 0 }
 end

@@ -1,4 +1,4 @@
--- ARGV[3]: the inbox. ARGV[4] and on: events.
+-- ARGV[4]: the inbox. ARGV[5] and on: events.
 if not status then
   return 0
 end
@@ -6,11 +6,11 @@ local earlier = answered()
 if earlier then
   return earlier
 end
-if ARGV[3] ~= 'client' then
+if ARGV[4] ~= 'client' then
   -- Known from now on, so that `remove` finds the inbox.
-  change('HSETNX', WORKERS, ARGV[3], 0)
+  change('HSETNX', WORKERS, ARGV[4], 0)
 end
-for index = 4, #ARGV do
-  append(ARGV[3], 'e', ARGV[index])
+for index = 5, #ARGV do
+  append(ARGV[4], 'e', ARGV[index])
 end
 return answer(1)

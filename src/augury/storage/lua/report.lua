@@ -1,5 +1,5 @@
--- ARGV[3]: msgpack of {published, completions, workers to claim, ran, worker, attempt, taken, tried}. ARGV[4]: the event for the client when the
--- last sink is complete. ARGV[5] and on: small outputs; the report has their places, from 1.
+-- ARGV[4]: msgpack of {published, completions, workers to claim, ran, worker, attempt, taken, tried}. ARGV[5]: the event for the client when the
+-- last sink is complete. ARGV[6] and on: small outputs; the report has their places, from 1.
 -- Returns {status, ready, started (name, attempt, …), store_first, live, again (name, attempt, claim, …)}; only {status} if
 -- nothing was applied.
 --
@@ -17,7 +17,7 @@ if status ~= 'running' then
   return decline({ status })
 end
 
-local report = cmsgpack.unpack(ARGV[3])
+local report = cmsgpack.unpack(ARGV[4])
 local reporter = report[5]
 local current = attempt_of(reporter)
 if current ~= 0 and current ~= report[6] then
@@ -31,7 +31,7 @@ local progressed = false -- whether a completion was counted
 local known = 0 -- completions that were counted before: they ran twice and are done once
 
 local function inline_of(output)
-  return output[3] and ARGV[4 + output[3]]
+  return output[3] and ARGV[5 + output[3]]
 end
 
 -- The first output wins.
@@ -178,7 +178,7 @@ for _, consumer in ipairs(planned) do
 end
 
 if status == 'succeeded' then
-  append('client', 'e', ARGV[4])
+  append('client', 'e', ARGV[5])
 else
   for _, wanted in ipairs(report[3]) do
     if attempt_of(wanted[1]) == 0 then

@@ -1,6 +1,6 @@
--- ARGV[3]: the worker. ARGV[4]: its attempt. ARGV[5]: its cursor. ARGV[6]: the grace in seconds.
+-- ARGV[4]: the worker. ARGV[5]: its attempt. ARGV[6]: its cursor. ARGV[7]: the grace in seconds.
 -- Returns 1 if the worker must end.
-local name, attempt = ARGV[3], tonumber(ARGV[4])
+local name, attempt = ARGV[4], tonumber(ARGV[5])
 if not status then
   return 0
 end
@@ -12,10 +12,10 @@ end
 if status ~= 'running' or attempt ~= current then
   return 0
 end
-if call('ZCOUNT', STARTING, '-inf', now_s() - tonumber(ARGV[6])) == 0 then
+if call('ZCOUNT', STARTING, '-inf', now_s() - tonumber(ARGV[7])) == 0 then
   return 0
 end
-if call('XREAD', 'COUNT', 1, 'STREAMS', INBOX .. name, ARGV[5]) then
+if call('XREAD', 'COUNT', 1, 'STREAMS', INBOX .. name, ARGV[6]) then
   return 0
 end
 change('HSET', WORKERS, name, -attempt)

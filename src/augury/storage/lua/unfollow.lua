@@ -1,4 +1,4 @@
--- A client follows the run no more. ARGV[3]: 1 if it is the one that created it. ARGV[4]: 1 if it has not got what the run is
+-- A client follows the run no more. ARGV[4]: 1 if it is the one that created it. ARGV[5]: 1 if it has not got what the run is
 -- there for, which somebody must before it goes. Returns 1 if nobody needs the run: every key but its objects is deleted.
 if not status then
   return 1
@@ -8,12 +8,12 @@ if earlier then
   return earlier
 end
 local creator, others, taken = call('HGET', META, 'creator') or '1', followers(), call('HGET', META, 'taken') or '0'
-if ARGV[3] == '1' then
+if ARGV[4] == '1' then
   creator = '0'
 else
   others = math.max(0, others - 1)
 end
-if ARGV[4] ~= '1' then
+if ARGV[5] ~= '1' then
   taken = '1'
 end
 if taken == '0' or creator == '1' or others > 0 then
