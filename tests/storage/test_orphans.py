@@ -64,6 +64,21 @@ def test_a_client_that_could_not_be_heard_keeps_its_run(clocked: Storage, clock:
     assert run.beat("w", 1) == Beat(Status.CANCELLED)
 
 
+def test_nor_does_it_lose_it_to_a_worker_that_comes_up_first(clocked: Storage, clock: Clock) -> None:
+    run = clocked.coordination(new_run_id())
+    care = Care(lease_s=10.0, client_s=60.0)
+    run.create(msgspec.structs.replace(SPEC, care=care), [9], [claim("w", 0), claim("late", 1), claim("later", 2)])
+    run.join("w", 1)
+    run.beat(CLIENT)
+    clock.wait(3600.0)
+    assert run.join("late", 1).status is Status.RUNNING
+    assert run.beat(CLIENT) == Beat(Status.RUNNING)
+    clock.wait(57.5)
+    assert run.beat("w", 1).status is Status.RUNNING
+    clock.wait(4.5)
+    assert run.join("later", 1).status is Status.CANCELLED
+
+
 def test_nobody_waits_for_ever_for_a_client_because_of_rare_beats(clocked: Storage, clock: Clock) -> None:
     run = clocked.coordination(new_run_id())
     run.create(msgspec.structs.replace(SPEC, care=Care(lease_s=10.0, client_s=60.0)), [9], [claim("w", 0)])

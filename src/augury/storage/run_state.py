@@ -133,7 +133,8 @@ class RunState:
         embodied = attempt == self.workers[worker] and worker not in self.starting
         if embodied or self._has_ended(worker, attempt):
             return Joined(Status.REPLACED)
-        self._cancel_orphan()
+        if not self._stood_still():  # else the next beat sees to that: the client may be about to
+            self._cancel_orphan()
         starting = len(self.starting)
         self.workers[worker] = attempt
         self.starting.pop(worker, None)
@@ -186,16 +187,20 @@ class RunState:
     def _renew(self, worker: str) -> None:
         """Somebody beats, a worker if it has a name."""
         now_s = self.clock()
-        if now_s - self.beat_s > self.care.lease_s / 2:
+        if self._stood_still():
             self._renew_all(now_s)
         self.beat_s = now_s
         if worker in self.leases:  # else it has left, or gave its slot up
             self.leases[worker] = now_s + self._lease_s(worker)
 
-    def _renew_all(self, now_s: float) -> None:
-        """Nobody could beat: storage was away, and those who come back now may all be alive.
+    def _stood_still(self) -> bool:
+        """Whether nobody could beat for a while: storage was away, or every machine slept."""
+        return self.clock() - self.beat_s > self.care.lease_s / 2
 
-        Half a lease is enough to tell: their last beats may have been a part of a lease earlier, so that leases run
+    def _renew_all(self, now_s: float) -> None:
+        """Nobody could beat, and those who come back now may all be alive.
+
+        After half a lease: their last beats may have been a part of a lease earlier, so that leases run
         out before a whole one is over. But once only for each worker that is not heard of between two such times: who
         is dead must be found, even if whoever still beats does so rarely. The same goes for the client.
         """

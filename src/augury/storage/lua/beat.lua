@@ -24,10 +24,9 @@ elseif me ~= '' and attempt_of(me) ~= tonumber(ARGV[5]) then
   return decline({ 'replaced', {}, {}, 0 })
 end
 
--- Nobody could beat: storage was away, and those who come back now may all be alive. Half a lease is enough to tell: their
--- last beats may have been a part of a lease earlier, so that leases run out before a whole one is over. But once only for
--- each worker that is not heard of between two such times: who is dead must be found, even if whoever still beats does so
--- rarely. The same goes for the client.
+-- Nobody could beat, and those who come back now may all be alive. After half a lease: their last beats may have been a part
+-- of a lease earlier, so that leases run out before a whole one is over. But once only for each worker that is not heard of
+-- between two such times: who is dead must be found, even if whoever still beats does so rarely. The same goes for the client.
 local function renew_all(renewed)
   local leases = call('ZRANGE', LEASES, 0, -1, 'WITHSCORES')
   for index = 1, #leases, 2 do
@@ -44,7 +43,7 @@ local function renew_all(renewed)
 end
 
 local beats = call('HMGET', META, 'beat', 'renewed', 'objects')
-if now - tonumber(beats[1]) > lease_s / 2 then
+if stood_still(beats[1]) then
   renew_all(tonumber(beats[2] or 0))
 end
 if is_orphan() then

@@ -129,6 +129,11 @@ local function now_s()
   return time[1] + time[2] / 1000000
 end
 
+-- Whether nobody could beat for a while: storage was away, or every machine slept. Half a lease is enough to tell.
+local function stood_still(beat_s)
+  return now_s() - tonumber(beat_s) > lease_s / 2
+end
+
 -- Whether the run was to end with its client, and that is silent for too long.
 local function is_orphan()
   local until_s = call('HGET', META, 'client until')

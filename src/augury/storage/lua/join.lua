@@ -16,7 +16,8 @@ if embodied or earlier == 0 or attempt < math.abs(current) or attempt == -curren
   decline(0)
   return { 'replaced', '', 0, 0, 0 }
 end
-if status == 'running' and is_orphan() then
+-- If nobody could beat, the next beat sees to that: the client may be about to.
+if status == 'running' and is_orphan() and not stood_still(call('HGET', META, 'beat')) then
   cancel_orphan()
 end
 local starting = call('ZCARD', STARTING)
