@@ -228,6 +228,19 @@ class TestFencing:
         assert run.beat(lost=[Missing("s1/w", 1, Cause.MEMORY)]) == Beat(Status.RUNNING)
         assert run.join("s1/w", 1).status is Status.REPLACED
 
+    def test_nor_is_one_that_has_been_silent_for_too_long_as_well(self, clocked: Storage, clock: Clock) -> None:
+        run = clocked.coordination(new_run_id())
+        run.create(msgspec.structs.replace(SPEC, care=Care(lease_s=10.0, larger=())), [9], [claim("w", 0)])
+        run.join("w", 1)
+        run.report(Report("w", claims=(claim("s1/w", 1),)))
+        run.join("s1/w", 1)
+        for _ in range(3):
+            clock.wait(2.5)
+            assert run.beat("w", 1) == Beat(Status.RUNNING)
+        clock.wait(2.5)
+        assert run.beat("w", 1, [Missing("s1/w", 1, Cause.MEMORY)]) == Beat(Status.RUNNING)
+        assert run.live() == (Missing("w", 1),)
+
     def test_unless_it_was_first_and_goes_on_with_what_follows(self, careful: NewRun) -> None:
         run = careful(restarts=0)
         run.join("w", 1)

@@ -145,7 +145,7 @@ end
 for _, name in ipairs(silent) do
   if call('ZSCORE', STARTING, name) then
     add_late({ name })
-  elseif tonumber(call('ZSCORE', LEASES, name) or now) <= now then
+  elseif tonumber(call('ZSCORE', LEASES, name) or math.huge) <= now then
     replace(name, attempt_of(name), 'lost')
   end
 end
