@@ -17,7 +17,7 @@ from augury.config import StorageConfig
 from augury.errors import StorageError
 from augury.serde import Blob
 from augury.storage import redis_client
-from augury.storage.protocols import CLIENT, Completion, Consumer, Report, RunEnded, Status, Stop, WorkerLeft
+from augury.storage.protocols import CLIENT, Completion, Consumer, Report, RunEnded, Status, Stop, Stored, WorkerLeft
 from augury.storage.redis import RedisStorage
 from augury.storage.redis_client import Caller, Callers, RedisClient, timeout_within
 from augury.storage.server import RedisServer
@@ -333,6 +333,18 @@ class TestFullRedis:
         assert run.fail(Status.FAILED, b"full")
         assert run.read(CLIENT, "0", 0)[1] == [WorkerLeft(SUMMARY), RunEnded(Status.FAILED, b"full")]
         assert run.read("first", "0", 0)[1] == [Stop(Status.FAILED)]
+
+    def test_a_run_that_is_over_can_be_taken_and_makes_room(self, start_server: StartServer) -> None:
+        server = start_server()
+        run = storage_at(server, patience_s=0.05).coordination("run")
+        run.create(SPEC, [9], [claim("first", 0)])
+        run.report(Report("first", completions=(Completion(0, 1, b"a", keep=True), Completion(9, 1, b"r", sink=True))))
+        RedisClient(server.address).command("CONFIG", "SET", "maxmemory", 1)
+        run.prune()
+        assert run.outputs([0, 9]) == {9: Stored(1, b"r")}
+        assert run.follow()
+        assert not run.unfollow(keep=True)
+        assert run.unfollow(creator=False)
 
     def test_room_that_is_made_in_time_saves_the_call(
         self, start_server: StartServer, when_refused: Callable[[Callable[[], object]], Waiting]

@@ -33,8 +33,8 @@ local function change(command, key, ...)
 end
 
 -- Have a full Redis (`maxmemory`) take what follows: it refuses the first command of a script that takes memory, but
--- none after one that has written, since a script is carried out as a whole. Only for what is small and must be told:
--- nobody would hear of the end of a run otherwise.
+-- none after one that has written, since a script is carried out as a whole. Only for what is small and must be told,
+-- since nobody would hear of the end of a run otherwise, or what makes room, or leads to it.
 local function write_all()
   call('EXPIRE', META, ttl)
 end

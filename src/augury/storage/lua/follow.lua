@@ -6,4 +6,5 @@ local earlier = answered()
 if earlier then
   return earlier
 end
+write_all()
 return answer(1, 'followers', followers() + 1)

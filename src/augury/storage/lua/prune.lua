@@ -4,6 +4,7 @@
 if not status or status == 'running' then
   return 0
 end
+write_all()
 for _, task in ipairs(call('HKEYS', OUTPUTS)) do
   if call('SISMEMBER', SINKS, task) == 0 then
     call('HDEL', OUTPUTS, task)

@@ -17,6 +17,7 @@ if ARGV[5] ~= '1' then
   taken = '1'
 end
 if taken == '0' or creator == '1' or others > 0 then
+  write_all()
   return answer(0, 'creator', creator, 'followers', others, 'taken', taken)
 end
 remove_all()
