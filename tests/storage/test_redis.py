@@ -359,6 +359,46 @@ def test_a_client_that_was_forked_makes_its_own_connections(redis_storage: Redis
     assert run.progress().ran == 1
 
 
+class TestDamage:
+    """Somebody else has written to Redis: whoever reads it says so, in words."""
+
+    META, WORKERS, LARGE = (getattr(RunKeys.of("run"), name) for name in ("meta", "workers", "large"))
+    GRANTS, OUTPUTS, OBJECTS = (getattr(RunKeys.of("run"), name) for name in ("grants", "outputs", "objects"))
+
+    @pytest.mark.parametrize(
+        ("write", "read"),
+        [
+            (("HSET", META, "status", "foo"), lambda run: run.status()),
+            (("HSET", META, "status", b"\xff"), lambda run: run.beat("first", 1)),
+            (("HSET", META, "status", "foo"), lambda run: run.join("first", 1)),
+            (("HSET", META, "status", "foo"), lambda run: run.report(Report("first", ran=1))),
+            (("HSET", META, "ran", "many"), lambda run: run.progress()),
+            (("HSET", WORKERS, "first", "x"), lambda run: run.live()),
+            (("HSET", WORKERS, "first", "x"), lambda run: run.starting()),
+            (("SADD", LARGE, "x"), lambda run: run.objects_stored()),
+            (("HSET", OUTPUTS, "x", "1"), lambda run: run.remains()),
+            (("HSET", GRANTS, "1", b"\xff"), lambda run: run.remains()),
+        ],
+        ids=str,
+    )
+    def test_it_is_told(
+        self, run: Coordination, redis: RedisClient, write: tuple[str, ...], read: Callable[[Coordination], object]
+    ) -> None:
+        redis.command(*write)
+        with pytest.raises(StorageError, match="in storage is damaged, or was written by somebody else"):
+            read(run)
+
+    @pytest.mark.parametrize("read", [RedisObjects.prolong, RedisObjects.remove])
+    def test_names_of_objects_too(
+        self, redis_storage: RedisStorage, redis: RedisClient, read: Callable[[Any], None]
+    ) -> None:
+        objects = redis_storage.objects("run")
+        objects.create()
+        redis.command("RPUSH", self.OBJECTS, b"\xff")
+        with pytest.raises(StorageError, match="the name of an object in storage is damaged"):
+            read(objects)
+
+
 @pytest.fixture
 def own_server(short_folder: Path) -> Iterator[Callable[..., RedisServer]]:
     """Starts a server with options of its own."""

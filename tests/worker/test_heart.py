@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from augury.config import Resources
+from augury.errors import StorageError
 from augury.storage.memory import MemoryCoordination, MemoryStorage
 from augury.storage.protocols import Beat, Cause, Claim, Hopeless, Status
 from augury.worker.heart import Heart, see_to
@@ -38,3 +39,22 @@ def test_who_can_be_started_is_even_if_there_is_no_hope_for_another() -> None:
     done: list[object] = []
     see_to(Beat(Status.RUNNING, (LOST,), (GIVEN_UP,)), done.extend, done.append)
     assert done == [GIVEN_UP, LOST]
+
+
+@pytest.mark.parametrize("error", [StorageError("away"), ValueError("damaged")], ids=repr)
+def test_a_heart_beats_on_after_a_beat_that_failed(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    beat_again = threading.Event()
+    failing = [error]
+
+    def fail_first(*_: object) -> Beat:
+        if failing:
+            raise failing.pop()
+        beat_again.set()
+        return Beat(Status.RUNNING)
+
+    monkeypatch.setattr(MemoryCoordination, "beat", fail_first)
+    run = MemoryStorage().coordination("run")
+    heart = Heart(run, "w", 1, 0.01, start=lambda _: None, end=lambda _: None, stop=lambda _: None)
+    heart.begin()
+    assert beat_again.wait(10)
+    heart.end()

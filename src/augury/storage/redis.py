@@ -148,27 +148,13 @@ class RedisCoordination:
 
     def join(self, worker: str, attempt: int) -> Joined:
         """A worker has started. It no longer counts as starting, and holds a lease from now on."""
-        status, done, live, starting, restarted = self._once("join", [worker], [worker, attempt])
-        return Joined(Status(status.decode()), _bits(done), live, starting, bool(restarted))
+        return _joined(self._once("join", [worker], [worker, attempt]))
 
     def remains(self) -> Remains:
         """What is left of the work of lost invocations."""
         keys = self._keys
-        stored, grants, claims, losses, now = self._client.pipeline(
-            [
-                ("HKEYS", keys.outputs),
-                *(("HGETALL", key) for key in (keys.grants, keys.claims, keys.losses)),
-                ("TIME",),
-            ]
-        )
-        now_s = int(now[0]) + int(now[1]) / 1_000_000
-        tasks = {name.decode(): tuple(_decode_claim(data)[0]) for name, data in _pairs(claims)}
-        return Remains(
-            stored=frozenset(map(int, stored)),
-            grants={int(task): worker.decode() for task, worker in _pairs(grants)},
-            claims={name: given for name, given in tasks.items() if given},
-            tried=_tried(losses, now_s),
-        )
+        whole = (("HGETALL", key) for key in (keys.grants, keys.claims, keys.losses))
+        return _remains(self._client.pipeline([("HKEYS", keys.outputs), *whole, ("TIME",)]))
 
     def live(self) -> tuple[Missing, ...]:
         """The invocations that are expected or at work."""
@@ -182,13 +168,11 @@ class RedisCoordination:
         """Renew a lease; see to those that have run out."""
         told = [argument for loss in lost for argument in (loss.worker, loss.attempt, loss.cause.value)]
         arguments = [worker, attempt, STARTED_AGAIN, NEVER_UP_S, *told]
-        status, start, hopeless, objects_due = self._once("beat", [], arguments)
-        claims = [_claim(*start[place : place + 3]) for place in range(0, len(start), 3)]
+        *reply, objects_due = self._once("beat", [], arguments)
         if objects_due:
             with suppress(StorageError):  # somebody else will, before they are too old
                 self._objects.prolong()
-        given_up = [_hopeless(*hopeless[place : place + 5]) for place in range(0, len(hopeless), 5)]
-        return Beat(Status(status.decode()), tuple(claims), tuple(given_up))
+        return _beat(*reply)
 
     def report(self, report: Report) -> Outcome:
         """Count completions, store small outputs, wake and claim workers: one atomic round trip."""
@@ -254,17 +238,17 @@ class RedisCoordination:
         counts, starting = self._client.pipeline(
             [("HMGET", self._keys.meta, "ran", "invocations"), ("ZCARD", self._keys.starting)]
         )
-        ran, invocations = (int(count or 0) for count in counts)
+        ran, invocations = _numbers(count or 0 for count in counts)
         return Progress(ran=ran, invocations=invocations, starting=starting)
 
     def status(self) -> Status:
         """Where the run stands."""
         status = self._client.command("HGET", self._keys.meta, "status")
-        return Status.GONE if status is None else Status(status.decode())
+        return Status.GONE if status is None else _status(status)
 
     def objects_stored(self) -> list[int]:
         """The tasks whose outputs are objects, not inline."""
-        return sorted(map(int, self._client.command("SMEMBERS", self._keys.large)))
+        return sorted(_numbers(self._client.command("SMEMBERS", self._keys.large)))
 
     def prune(self) -> None:
         """Delete what nobody needs once the run is over; while it runs, nothing."""
@@ -286,8 +270,7 @@ class RedisCoordination:
         """The workers in a sorted set, with their attempts."""
         names = self._client.command("ZRANGE", key, 0, -1)
         attempts = self._client.command("HMGET", self._keys.workers, *names) if names else []
-        found = zip(names, attempts, strict=True)
-        return tuple(Missing(name.decode(), int(attempt)) for name, attempt in found if attempt is not None)
+        return _missing(names, attempts)
 
     def _script(self, name: str, inboxes: Iterable[str], arguments: Sequence[Argument]) -> Any:
         """Run a script that may be repeated."""
@@ -356,26 +339,22 @@ class RedisObjects:
 
     def prolong(self) -> None:
         """Have all objects live as long again as if they were stored now."""
-        keys = (object_key(self._run_id, key.decode()) for key in self._listed() if key)
-        places = [self._index, *keys]
+        places = [self._index, *(object_key(self._run_id, key) for key in _names(self._listed()))]
         for start in range(0, len(places), _MAX_FIELDS):
             self._client.pipeline([("EXPIRE", place, self._life_s) for place in places[start : start + _MAX_FIELDS]])
 
     def remove(self) -> None:
         """Forget everything of the run."""
-        self._delete_listed(self._listed())
+        self.delete(_names(self._listed()))
         # At once, so that a value stored meanwhile is either in the list or finds that there is none.
         *_, (keys, _) = self._client.pipeline(
             [("MULTI",), ("LRANGE", self._index, 0, -1), ("UNLINK", self._index), ("EXEC",)]
         )
-        self._delete_listed(keys)
+        self.delete(_names(keys))
 
     def _listed(self) -> list[bytes]:
         keys: list[bytes] = self._client.command("LRANGE", self._index, 0, -1)
         return keys
-
-    def _delete_listed(self, keys: Iterable[bytes]) -> None:
-        self.delete(key.decode() for key in keys if key)
 
 
 def _report_arguments(report: Report) -> list[bytes]:
@@ -416,8 +395,57 @@ def _report_arguments(report: Report) -> list[bytes]:
     return [_encode(request), _SUCCEEDED, *inline]
 
 
+@guarded("the status of a run")
+def _status(data: bytes) -> Status:
+    return Status(data.decode())
+
+
+@guarded("a number")
+def _numbers(found: Iterable[bytes | int]) -> list[int]:
+    return list(map(int, found))
+
+
+@guarded("the name of an object")
+def _names(found: Iterable[bytes]) -> list[str]:
+    """Those of objects; the list begins with an empty one."""
+    return [name.decode() for name in found if name]
+
+
+@guarded("the attempt of a worker")
+def _missing(names: Sequence[bytes], attempts: Sequence[bytes | None]) -> tuple[Missing, ...]:
+    """Those that have an attempt."""
+    found = zip(names, attempts, strict=True)
+    return tuple(Missing(name.decode(), int(attempt)) for name, attempt in found if attempt is not None)
+
+
+@guarded("the state of a run")
+def _joined(reply: Sequence[Any]) -> Joined:
+    status, done, live, starting, restarted = reply
+    return Joined(_status(status), _bits(done), live, starting, bool(restarted))
+
+
+@guarded("what is left of a worker")
+def _remains(found: Sequence[Any]) -> Remains:
+    stored, grants, claims, losses, now = found
+    now_s = int(now[0]) + int(now[1]) / 1_000_000
+    tasks = {name.decode(): tuple(_decode_claim(data)[0]) for name, data in _pairs(claims)}
+    return Remains(
+        stored=frozenset(_numbers(stored)),
+        grants={int(task): worker.decode() for task, worker in _pairs(grants)},
+        claims={name: given for name, given in tasks.items() if given},
+        tried=_tried(losses, now_s),
+    )
+
+
+def _beat(status: bytes, start: Sequence[Any], hopeless: Sequence[Any]) -> Beat:
+    claims = [_claim(*start[place : place + 3]) for place in range(0, len(start), 3)]
+    given_up = [_hopeless(*hopeless[place : place + 5]) for place in range(0, len(hopeless), 5)]
+    return Beat(_status(status), tuple(claims), tuple(given_up))
+
+
+@guarded("the name of a worker")
 def _outcome(reply: list[Any]) -> Outcome:
-    status = Status(reply[0].decode())
+    status = _status(reply[0])
     if len(reply) == 1:
         return Outcome(status)
     _, ready, started, store_first, live, again = reply

@@ -8,7 +8,6 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from augury.errors import PlatformError
 from augury.storage.protocols import Beat, Claim, Coordination, Hopeless, Status
 from augury.worker.faults import Faults
 
@@ -76,7 +75,7 @@ class Heart:
         while not self._over.wait(self.pause_s):
             try:
                 self._beat()
-            except PlatformError as error:  # if it stays away, those who need it will find out
+            except Exception as error:  # noqa: BLE001 - whatever it is, who is not heard is taken for dead
                 _log.warning("worker %s cannot be heard: %s", self._worker, error)
 
     def _beat(self) -> None:
