@@ -188,6 +188,13 @@ class TestFolder:
         assert sum(file.stat().st_size for file in files) <= 50_000
         assert "aa" not in {file.name for file in files}
 
+    def test_several_that_put_a_lot_at_once_exceed_the_room_by_little(self, tmp_path: Path) -> None:
+        writers = [FolderResults(tmp_path / "results", 1_000_000, lambda: 1e9) for _ in range(4)]
+        for number in range(90):
+            for index, writer in enumerate(writers):
+                writer.put(f"{index}{number:02x}", Blob([bytes(10_000)]), DAY_S)
+        assert sum(file.stat().st_size for file in (tmp_path / "results").iterdir()) <= 1_000_000 * (1 + 4 / 16)
+
     def test_leftovers_of_dead_writers_are_removed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         results = FolderResults(tmp_path / "results", 50_000)
         results.put("aa", Blob([b"x"]), DAY_S)

@@ -6,7 +6,9 @@
 
 Files are written under another name and renamed, so a reader sees all of an output or nothing, and nothing is locked. A
 file's time of modification is when it was last used. How much there is altogether is counted by looking at all
-files, which is done before there can be too much: what was put since the last look is added to what was found then.
+files: what was put here since the last look is added to what was found then, and before that is much, or long ago, we
+look again, since others put something too. So there may be too much for a while, but by no more than a sixteenth for
+each who puts.
 """
 
 import errno
@@ -33,6 +35,8 @@ _ABANDONED_S = 3600.0
 """After how long a file that nobody renamed is taken for a leftover."""
 _LOOK_S = 60.0
 """How long what others put is not known, at most."""
+_LOOK_PART = 1 / 16
+"""How much of the room is filled without a look at what others put."""
 _KEPT_FREE = 0.1
 """Which part of the room is made free at a time, so that it does not have to be done for each output."""
 _COUNTER = itertools.count()
@@ -54,6 +58,7 @@ class FolderResults:
         self._lock = threading.Lock()
         self._looked_s = -float("inf")
         self._bytes = 0
+        self._put_bytes = 0  # since we looked
         self._checked = False
 
     def get(self, key: str) -> Buffer | None:
@@ -129,10 +134,12 @@ class FolderResults:
     def _make_room(self, size_bytes: int) -> None:
         """Have the least recently used outputs give way, if there is not enough room; the lock is held."""
         self._bytes += size_bytes
+        self._put_bytes += size_bytes
         now_s = self._clock()
-        if self._bytes <= self._most_bytes and now_s - self._looked_s < _LOOK_S:
+        is_known = self._put_bytes <= _LOOK_PART * self._most_bytes and now_s - self._looked_s < _LOOK_S
+        if is_known and self._bytes <= self._most_bytes:
             return
-        self._looked_s = now_s
+        self._looked_s, self._put_bytes = now_s, size_bytes
         entries = sorted(self._entries(), key=lambda entry: entry.used_s, reverse=True)
         room_bytes = self._most_bytes - size_bytes
         if sum(entry.size_bytes for entry in entries) > room_bytes:
