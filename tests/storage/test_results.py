@@ -1,11 +1,13 @@
 """Outputs that are kept for later runs: in memory, in a folder, and in Redis."""
 
+import math
 import os
 import resource
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -236,6 +238,41 @@ class TestRedis:
         redis.command("UNLINK", "augury:results:{results}:value:aa")
         results.put("dd", Blob([bytes(1000)]), DAY_S)
         assert [results.get(key) is not None for key in ("aa", "bb", "cc", "dd")] == [False, True, True, True]
+        results.close()
+
+    @pytest.mark.parametrize(
+        ("forget", "left"),
+        [(RedisResults.clear, 0), (lambda results: results.put("new", Blob([bytes(9_000)]), DAY_S), 3)],
+        ids=["all", "for something large"],
+    )
+    def test_very_many_are_not_forgotten_at_once(
+        self,
+        redis_server: RedisServer,
+        redis: RedisClient,
+        monkeypatch: pytest.MonkeyPatch,
+        forget: Callable[[RedisResults], object],
+        left: int,
+    ) -> None:
+        results = RedisResults(redis_server.address, 10_000)
+        names, prefix = [f"{number:04x}" for number in range(2_500)], "augury:results:{results}:"
+        redis.pipeline(
+            [
+                ("SET", f"{prefix}bytes", ENTRY_BYTES * len(names)),
+                ("ZADD", f"{prefix}used", *(part for name in names for part in (1, name))),
+                ("HSET", f"{prefix}sizes", *(part for name in names for part in (name, ENTRY_BYTES))),
+            ]
+        )
+        kept, exchange = [len(names)], RedisClient.exchange
+
+        def count(client: RedisClient, *arguments: Any) -> list[Any]:
+            replies = exchange(client, *arguments, patience_s=math.inf)
+            kept.append(exchange(redis, [b"ZCARD %sused\r\n" % prefix.encode()], 1)[0])
+            return replies
+
+        with monkeypatch.context() as patch:
+            patch.setattr(RedisClient, "exchange", lambda self, *args, **_: count(self, *args))
+            forget(results)
+        assert kept == [2_500, 1_500 + (left > 0), 500 + (left > 0), left]
         results.close()
 
     def test_a_redis_that_is_away_is_told_soon(self) -> None:

@@ -29,7 +29,10 @@ _TIMEOUT_S: Final = 10.0
 _BACKOFF: Final = Backoff(patience_s=0.1)
 """A task can be run instead: nobody waits long for what was kept."""
 
-_SHARED: Final = """
+_AT_ONCE: Final = 1000
+"""How many outputs one script forgets at most: Redis serves nobody else meanwhile."""
+
+_SHARED: Final = f"""
 local call = redis.call
 local USED, EXPIRY, SIZES, BYTES = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local VALUE = ARGV[1]
@@ -45,6 +48,22 @@ local function forget(key)
     call('HDEL', SIZES, key)
     call('DECRBY', BYTES, size)
   end
+end
+
+-- Have what was not asked for longest give way; whether there is more to do.
+local function make_room(most, longest)
+  for _ = 1, {_AT_ONCE} do
+    if tonumber(call('GET', BYTES) or 0) <= most then
+      return 0
+    end
+    local oldest = call('ZRANGE', USED, 0, 0)[1]
+    if not oldest then
+      call('SET', BYTES, 0, 'EX', longest)
+      return 0
+    end
+    forget(oldest)
+  end
+  return 1
 end
 """
 
@@ -62,25 +81,24 @@ call('ZADD', EXPIRY, string.format('%.6f', now + expires), key)
 for _, index in ipairs(KEYS) do
   call('EXPIRE', index, longest)
 end
-for _, old in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', string.format('%.6f', now), 'LIMIT', 0, 1000)) do
+for _, old in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', string.format('%.6f', now), 'LIMIT', 0, {_AT_ONCE})) do
   forget(old)
 end
-while tonumber(call('GET', BYTES)) > most do
-  local oldest = call('ZRANGE', USED, 0, 0)[1]
-  if not oldest then
-    call('SET', BYTES, 0, 'EX', longest)
-    break
-  end
-  forget(oldest)
-end
+return make_room(most, longest)
+"""
+
+_MAKE_ROOM: Final = f"""{_SHARED}
+return make_room(tonumber(ARGV[2]), ARGV[3])
 """
 
 _CLEAR: Final = f"""{_SHARED}
-local keys = call('ZRANGE', USED, 0, -1)
+local keys = call('ZRANGE', USED, 0, {_AT_ONCE - 1})
 for _, key in ipairs(keys) do
   forget(key)
 end
-call('UNLINK', USED, EXPIRY, SIZES, BYTES)
+if #keys < {_AT_ONCE} then
+  call('UNLINK', USED, EXPIRY, SIZES, BYTES)
+end
 return #keys
 """
 
@@ -108,12 +126,20 @@ class RedisResults:
         size_bytes = blob.size_bytes + ENTRY_BYTES
         if size_bytes > self._most_bytes or size_bytes > _LARGEST_BYTES:
             return
-        keep = _eval(_KEEP, key, size_bytes, expires_s, self._most_bytes, LONGEST_CACHE_S + 1)
-        self._client.set_with(f"{_VALUE}{key}", blob, math.ceil(expires_s), [keep])
+        room = (self._most_bytes, LONGEST_CACHE_S + 1)
+        keep = _eval(_KEEP, key, size_bytes, expires_s, *room)
+        (too_much,) = self._client.set_with(f"{_VALUE}{key}", blob, math.ceil(expires_s), [keep])
+        while too_much:
+            too_much = self._client.command(*_eval(_MAKE_ROOM, *room))
 
     def clear(self) -> int:
         """See `Results.clear`."""
-        return int(self._client.command(*_eval(_CLEAR)))
+        count = 0
+        while True:
+            forgotten = int(self._client.command(*_eval(_CLEAR)))
+            count += forgotten
+            if forgotten < _AT_ONCE:
+                return count
 
     def close(self) -> None:
         """Close connections."""
