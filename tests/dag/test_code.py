@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import _pytest
 import pytest
 
 import augury
@@ -311,6 +312,8 @@ def forget_folders() -> None:
     modules._installed_folders.cache_clear()
     modules._version_folders.cache_clear()
     modules._is_in.cache_clear()
+    modules._has_version.cache_clear()
+    modules._distributions.cache_clear()
 
 
 def module_at(path: Path) -> ModuleType:
@@ -336,9 +339,15 @@ def test_what_was_installed_in_place_may_change_though_its_version_does_not(
 ) -> None:
     project = tmp_path / "project"
     (installed_under / "_project.pth").write_text(f"{project}\n")
+    (installed_under / "Some.Module-1.0.dist-info").mkdir()
     assert may_change(module_at(project / "m.py"))
     assert not may_change(module_at(installed_under / "m.py"))
-    assert not any(map(may_change, (sys, os, pytest, augury)))
+    assert not any(map(may_change, (sys, os, pytest, augury, _pytest)))
+
+
+def test_what_was_only_put_where_packages_are_may_change_for_it_has_no_version(installed_under: Path) -> None:
+    assert may_change(module_at(installed_under / "m.py"))
+    assert not is_own(module_at(installed_under / "m.py"))
 
 
 def test_a_package_that_a_finder_maps_in_place_is_not_own(

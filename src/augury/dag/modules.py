@@ -1,6 +1,7 @@
 """Which modules the user wrote, and which are installed."""
 
 import os
+import re
 import site
 import sys
 import sysconfig
@@ -9,6 +10,8 @@ from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+
+from augury.versions import versions_of
 
 
 def own_modules() -> list[ModuleType]:
@@ -36,19 +39,22 @@ def may_change(module: ModuleType) -> bool:
 def is_pinned(name: str, file: object) -> bool:
     """Whether a version says what a module does.
 
-    That is not so for a package that was installed in place (`pip install -e`), though it is no module of the user's.
+    That is not so for a package that was installed in place (`pip install -e`), nor for a file that somebody only put
+    where packages are, though they are no modules of the user's.
 
     Args:
         name: The module's name.
         file: Where it was loaded from, if it was a file.
     """
+    package = name.partition(".")[0]
     if name == "__main__":
         return False
-    if name.partition(".")[0] == "augury":
+    if package == "augury":
         return True
+    is_standard = package in sys.stdlib_module_names
     if isinstance(file, str) and os.path.isabs(file):
-        return _is_in(file, _version_folders())
-    return name.partition(".")[0] in sys.stdlib_module_names  # built in, or frozen
+        return _is_in(file, _version_folders()) and (is_standard or _has_version(package))
+    return is_standard  # built in, or frozen
 
 
 def find_spec(name: str) -> ModuleSpec | None:
@@ -100,6 +106,22 @@ def module_name(module: object) -> str:
 
 def _is_installed(file: str) -> bool:
     return _is_in(file, _installed_folders())
+
+
+@lru_cache(maxsize=1024)
+def _has_version(package: str) -> bool:
+    return _normalized(package) in _distributions() or bool(versions_of([package]))
+
+
+@lru_cache(maxsize=1)
+def _distributions() -> frozenset[str]:
+    """What is installed, as far as the names of folders tell: who knows it better takes long to load."""
+    found = (path for folder in _site_folders() for path in Path(folder).glob("*.dist-info"))
+    return frozenset(_normalized(path.name.partition("-")[0]) for path in found)
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "_", name).lower()
 
 
 @lru_cache(maxsize=16_384)
