@@ -99,6 +99,7 @@ class S(Struct, rename=None, eq=True):
     a: int = 1
     b: object = field(default_factory=list)
 """
+ALIAS = "from typing_extensions import TypeAliasType as Alias\n"
 MISSING = """
 class Missing:
     def __reduce__(self): return "M"
@@ -223,6 +224,9 @@ class TestFunctions:
             ("def g(): pass\ng.__name__ = 'a'\ndef f(): return g.__name__", "'a'", "'b'"),
             ("class C: pass\nC.__name__ = 'a'\ndef f(): return C.__name__", "'a'", "'b'"),
             ("import typing\nT = typing.TypeVar('T', covariant=True)\ndef f(): return T", "covariant", "contravariant"),
+            (ALIAS + "A = Alias('A', list['K'])\ndef f(x: A): pass", "list", "set"),
+            (ALIAS + "A = Alias('A', list[int])\nB = Alias('B', A | None)\ndef f(x: B): pass", "int", "str"),
+            (ALIAS + "class I: k = 1\nA = Alias('A', I)\nI.back = A\ndef f(): return A", "k = 1", "k = 2"),
         ],
         ids=[
             *("bound method", "method of super()", "function as a method", "C method", "C method of a type"),
@@ -231,6 +235,7 @@ class TestFunctions:
             *("text annotation", "text in an annotation", "sys.modules", "__globals__", "f_globals"),
             *("default of a struct", "what makes a default", "names in bytes", "what a struct can do"),
             *("late name of a function", "late name of a class", "type variable"),
+            *("alias of a type", "alias of an alias", "alias that leads to itself"),
         ],
     )
     def test_a_name_is_not_enough(self, source: str, old: str, new: str) -> None:

@@ -227,6 +227,8 @@ class _ValuePickler(pickle.Pickler):
             return kind.__name__, self._walk.in_order(obj)
         if _is_code(kind):
             return self._code(obj)
+        if _is_alias(kind):
+            return "alias", obj.__name__, None if self._walk.by_name else self._walk.number(obj)
         if kind is BuiltinFunctionType and not self._walk.by_name:
             self._walk.note_module(obj.__module__)
         parts = taken_apart(obj)
@@ -265,6 +267,11 @@ def _is_code(kind: type) -> bool:
     return kind is FunctionType or kind is ModuleType or issubclass(kind, type)
 
 
+def _is_alias(kind: type) -> bool:
+    """Whether objects of a class are names of types, as in `type Tree = list[Tree]`; they may lead to themselves."""
+    return kind.__name__ == "TypeAliasType" and kind.__module__ in ("typing", "typing_extensions")
+
+
 def _is_known_by_name(code: Any) -> bool:
     """Whether the name of a class, function or module says what it is, given the version of its package."""
     if isinstance(code, ModuleType):
@@ -285,6 +292,8 @@ def _parts_of(code: Any, walk: _Walk) -> tuple[Any, ...]:
         return _function_parts(code, walk)
     if isinstance(code, _Import):
         return _import_parts(code, walk)
+    if _is_alias(type(code)):
+        return "alias", code.__name__, code.__type_params__, code.__value__
     if isinstance(code, ModuleType):
         return "module", module_name(code), sorted(_namespace(vars(code)), key=_first)
     return _class_parts(code)
