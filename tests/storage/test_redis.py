@@ -464,6 +464,13 @@ class TestErrors:
             open_storage(StorageConfig(redis=address))
         assert "s3cret" not in "".join(traceback.format_exception(caught.value))
 
+    @pytest.mark.parametrize(
+        "option", ["protocol=3", "decode_responses=true", "host=other", "path=/other", "retry=3", "parser_class=x"]
+    )
+    def test_what_changes_answers_or_who_gives_them_is_no_option(self, option: str) -> None:
+        with pytest.raises(StorageError, match=f"has an option that it cannot have: {option.partition('=')[0]}"):
+            RedisClient(f"redis://host/0?{option}")
+
     @pytest.mark.parametrize("address", ["redis://host:1/x", "redis://host:1/1/2", "redis://host:0", "redis://host/-1"])
     def test_what_would_be_taken_for_another_address_is_refused(self, address: str) -> None:
         with pytest.raises(StorageError, match="is not an address of Redis; write redis://host:6379/0"):

@@ -19,6 +19,7 @@ from functools import cache
 from importlib import resources
 from pathlib import PurePath
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs
 
 import hiredis
 import redis
@@ -49,6 +50,14 @@ _SLICE_BYTES = 1 << 20
 _CONNECT_TIMEOUT_S = 10.0
 
 _MAX_CONNECTIONS = 10_000
+
+_OPTIONS = frozenset(
+    {
+        *("client_name", "db", "health_check_interval", "max_connections", "password", "retry_on_timeout", "username"),
+        *("socket_connect_timeout", "socket_keepalive", "socket_read_size", "socket_timeout"),
+    }
+)
+"""What an address may choose, besides how TLS is spoken: not what answers look like, nor whom else to ask."""
 
 _DATABASE = re.compile(r"/?[0-9]*/?")
 """What comes after the host: the number of a database."""
@@ -147,6 +156,7 @@ class RedisClient:
         timeout_s = timeout_within(backoff.patience_s) if timeout_s is None else timeout_s
         if not _is_address(url):
             raise _no_address(url)
+        _check_options(url)
         try:
             self._pool = redis.ConnectionPool.from_url(
                 url,
@@ -296,9 +306,17 @@ def _no_address(url: str) -> StorageError:
     )
 
 
-def _quoted(error: Exception, url: str) -> str:
-    """What the library says of an option, unless that may be a part of a password with a question mark in it."""
-    return "" if "@" in url.partition("?")[2] else f": {error}"
+def _check_options(url: str) -> None:
+    for option in parse_qs(url.partition("?")[2]):
+        if option not in _OPTIONS and not option.startswith("ssl_"):
+            raise StorageError(
+                f"the address {public_address(url)} of Redis has an option that it cannot have{_quoted(option, url)}"
+            )
+
+
+def _quoted(said: object, url: str) -> str:
+    """What is said of an option, unless that may be a part of a password with a question mark in it."""
+    return "" if "@" in url.partition("?")[2] else f": {said}"
 
 
 def _check_files(options: Mapping[str, Any], url: str) -> None:
