@@ -120,3 +120,11 @@ def test_a_folder_that_cannot_be_made_is_refused(short_folder: Path) -> None:
     (short_folder / "file").write_text("")
     with pytest.raises(PlatformError, match="cannot start a Redis server in"):
         RedisServer(short_folder / "file" / "folder").start()
+
+
+def test_a_folder_that_others_may_write_to_is_refused(short_folder: Path) -> None:
+    short_folder.chmod(0o777)
+    (short_folder / "redis.log").symlink_to(short_folder / "precious")
+    with pytest.raises(PlatformError, match=r"others may write to the folder.*or choose another with RedisServer"):
+        RedisServer(short_folder).start()
+    assert not (short_folder / "precious").exists()

@@ -19,6 +19,7 @@ from typing import Self
 from urllib.parse import quote
 
 from augury.errors import PlatformError
+from augury.trust.folders import make_private
 
 _SOCKET_PATH_BYTES = 107
 """The longest path of a socket that Linux takes."""
@@ -50,8 +51,8 @@ class RedisServer:
     """A Redis server on a socket in a folder, without persistence.
 
     Args:
-        folder: Where its socket and its log are; made if it does not exist. Must be on a path short enough
-            for a socket.
+        folder: Where its socket and its log are; made if it does not exist, else nobody but this user may be able to
+            write to it. Must be on a path short enough for a socket.
         options: Further settings of Redis, such as `{"maxmemory": "100mb"}`.
         on_death: Called, in a thread of its own, if the server ends without having been stopped.
 
@@ -99,7 +100,8 @@ class RedisServer:
         """Start it and wait until it answers.
 
         Raises:
-            PlatformError: There is no Redis server on this machine, or it does not start; says why.
+            PlatformError: There is no Redis server on this machine, or it does not start; says why. Also if others may
+                write to its folder.
         """
         if self._process is not None:
             return
@@ -107,7 +109,7 @@ class RedisServer:
         self._owner = os.getpid()
         self._stopping = False
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.folder, "RedisServer(folder)")
             # What an earlier server left must not be taken for an answer of this one.
             self.socket_path.unlink(missing_ok=True)
             self._process, self._keeper = _spawn(command, self.log_path, self._note_end)

@@ -44,8 +44,12 @@ def absolute(path: str | Path) -> Path:
         raise StorageError(f"{str(path)!r} is no folder to keep records in: {error}") from error
 
 
-def make_private(path: Path) -> None:
+def make_private(path: Path, setting: str = STATE_VARIABLE) -> None:
     """Make a folder that only this user can enter, with all that is missing on the way to it; or check that there is.
+
+    Args:
+        path: Where.
+        setting: For the message: what chooses another folder.
 
     Raises:
         StorageError: There is one that others could change; says what to do.
@@ -55,26 +59,25 @@ def make_private(path: Path) -> None:
     for folder in reversed(missing):
         with suppress(FileExistsError):  # another process was faster
             folder.mkdir(mode=_PRIVATE)
-    check_private(path, path.stat())
+    check_private(path, path.stat(), setting)
 
 
-def check_private(path: Path, status: os.stat_result) -> None:
+def check_private(path: Path, status: os.stat_result, setting: str = STATE_VARIABLE) -> None:
     """Refuse a folder that others could change: what is in it could be theirs.
 
     Args:
         path: For the message, and to see whether it is a link.
         status: Of the folder that was opened.
+        setting: For the message: what chooses another folder.
 
     Raises:
         StorageError: It belongs to another user, or others may write to it; says what to do.
     """
     user = os.geteuid()
     if status.st_uid != user:
-        raise StorageError(f"the folder {path} belongs to another user: choose one with {STATE_VARIABLE}")
+        raise StorageError(f"the folder {path} belongs to another user: choose one with {setting}")
     if status.st_mode & _OTHERS_WRITE:
-        raise StorageError(
-            f"others may write to the folder {path}: `chmod 700` it, or choose another with {STATE_VARIABLE}"
-        )
+        raise StorageError(f"others may write to the folder {path}: `chmod 700` it, or choose another with {setting}")
     link = os.lstat(path)
     if stat.S_ISLNK(link.st_mode) and link.st_uid not in (user, 0):
-        raise StorageError(f"{path} is a link that another user made: choose a folder with {STATE_VARIABLE}")
+        raise StorageError(f"{path} is a link that another user made: choose a folder with {setting}")
