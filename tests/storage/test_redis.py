@@ -305,6 +305,16 @@ class TestLostReplies:
         worker.leave(msgspec.structs.replace(SUMMARY, worker="first"))
         assert run.status() is Status.RUNNING
 
+    def test_so_does_the_offer_of_a_slot_that_was_not_wanted_then(
+        self, run: Coordination, redis: RedisClient, sent: list[bytes]
+    ) -> None:
+        run.join("first", 1)
+        assert not run.suspend("first", 1, "0", 0)
+        offer = sent[-1]
+        run.report(Report("first", claims=(claim("w", 5),)))
+        redis.exchange([offer], 1)
+        assert run.beat("first", 1).status is Status.RUNNING
+
 
 def test_the_reply_to_an_interrupted_call_is_not_taken_for_that_of_the_next(
     redis: RedisClient, monkeypatch: pytest.MonkeyPatch

@@ -220,7 +220,7 @@ class RedisCoordination:
 
     def suspend(self, worker: str, attempt: int, cursor: str, grace_s: float) -> bool:
         """Give a slot up, if some worker has been starting for `grace_s` and no event is after the cursor."""
-        return bool(self._script("suspend", [worker], [worker, attempt, cursor, grace_s]))
+        return bool(self._once("suspend", [worker], [worker, attempt, cursor, grace_s]))
 
     def fail(self, status: Status, failure: bytes, worker: str = "", attempt: int = 0) -> bool:
         """End a RUNNING run as FAILED or CANCELLED; True for the one call that ended it."""

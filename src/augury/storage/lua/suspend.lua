@@ -4,21 +4,24 @@ local name, attempt = ARGV[4], tonumber(ARGV[5])
 if not status then
   return 0
 end
+local earlier = answered()
+if earlier then
+  return earlier
+end
 local current = attempt_of(name)
--- Suspended before, and the reply was lost; or a later attempt has its place.
+-- Suspended before, or a later attempt has its place.
 if attempt < math.abs(current) or attempt == -current then
-  return 1
+  return decline(1)
 end
 if status ~= 'running' or attempt ~= current then
-  return 0
+  return decline(0)
 end
 if call('ZCOUNT', STARTING, '-inf', now_s() - tonumber(ARGV[7])) == 0 then
-  return 0
+  return decline(0)
 end
 if call('XREAD', 'COUNT', 1, 'STREAMS', INBOX .. name, ARGV[6]) then
-  return 0
+  return decline(0)
 end
 change('HSET', WORKERS, name, -attempt)
 change('ZREM', LEASES, name)
-prolong()
-return 1
+return answer(1)
