@@ -18,6 +18,7 @@ from augury.plan.hints import OwnHint, PreLoadHint, PreWarmHint, TaskDupHint
 from augury.plan.plan import Assignment, Plan
 from augury.worker.policies import Action, Policy, PreWarm, packed
 from augury.worker.view import RunView
+from tests.embedded.witness import HANDLER, ROOT, value_of
 from tests.invoke.stage import settle
 from tests.strategies import evaluate, hinted_plans, same, workflows
 
@@ -62,7 +63,8 @@ def plan_of(outputs: Any, workers: Mapping[int, int], resources: Resources | Non
 
 @pytest.fixture(scope="module")
 def platform() -> Iterator[EmbeddedPlatform]:
-    with Embedded(slots=4, emulation=Emulation(cold_start=Constant(0.05))).start() as platform:
+    emulation = Emulation(cold_start=Constant(0.05))
+    with Embedded(slots=4, emulation=emulation, handler=HANDLER, sys_path=(ROOT,)).start() as platform:
         yield platform
 
 
@@ -155,8 +157,10 @@ def test_workers_refuse_a_plan_that_does_not_fit(
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-def test_results_equal_sequential_evaluation_whatever_is_hinted(client: Client, data: st.DataObject) -> None:
+def test_results_equal_sequential_evaluation_whatever_is_hinted(
+    platform: EmbeddedPlatform, client: Client, data: st.DataObject
+) -> None:
     outputs: Any = data.draw(workflows())
     graph: Graph = build_workflow(outputs).graph
     plan = data.draw(hinted_plans(graph))
-    assert same(client.submit(outputs, plan=plan).result(timeout=60), evaluate(outputs))
+    assert same(value_of(client.submit(outputs, plan=plan), platform), evaluate(outputs))
