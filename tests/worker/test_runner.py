@@ -17,7 +17,7 @@ from msgspec import structs
 
 from augury import serde, task
 from augury.config import INLINE_BYTES, Resources
-from augury.dag.graph import build_workflow
+from augury.dag.graph import Graph, build_workflow
 from augury.dag.program import encode
 from augury.errors import GatewayError, StorageError
 from augury.invoke.gateway import Invocation, Limits
@@ -42,6 +42,7 @@ from augury.storage.protocols import (
 from augury.storage.signing import sign_spec
 from augury.trust import process_keyring
 from augury.worker.code import RunCache
+from augury.worker.failure import Failure, decode_failure
 from augury.worker.heart import BEATS
 from augury.worker.interrupt import Interrupted
 from augury.worker.messages import Leave
@@ -172,6 +173,26 @@ class Place:
 
     def run(self, outputs: Any, workers: Mapping[int, int], **more: Any) -> Any:
         """Run a workflow by a plan: tasks → workers, and what else the plan has."""
+        graph = self._begin(outputs, workers, more)
+        status, failure = self._await_end()
+        assert status is Status.SUCCEEDED, failure
+        found = self.coordination.outputs(graph.sinks)
+        values = {
+            sink: serde.loads(found[sink].inline or self.objects.get([output_key(sink)])[output_key(sink)])
+            for sink in graph.sinks
+        }
+        left = [key for key in self._object_keys(len(graph)) if int(key[1:]) not in graph.sink_set]
+        assert left == []
+        return values[graph.sinks[0]] if len(values) == 1 else values
+
+    def failure(self, outputs: Any, workers: Mapping[int, int], **more: Any) -> Failure:
+        """Run a workflow that fails; what the client is told."""
+        self._begin(outputs, workers, more)
+        status, failure = self._await_end()
+        assert status is Status.FAILED
+        return decode_failure(failure)
+
+    def _begin(self, outputs: Any, workers: Mapping[int, int], more: Mapping[str, Any]) -> Graph:
         workflow = build_workflow(outputs)
         graph = workflow.graph
         program, constants = encode(workflow, shared_files=True)
@@ -199,19 +220,7 @@ class Place:
         self.objects.create()
         self.coordination.create(spec, graph.sinks, claims)
         self.gateway.invoke([Invocation("run", one.worker, one.attempt, one.resources, one.tasks) for one in claims])
-        status, failure = self._await_end()
-        for thread in self.threads:
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive()
-        assert status is Status.SUCCEEDED, failure
-        found = self.coordination.outputs(graph.sinks)
-        values = {
-            sink: serde.loads(found[sink].inline or self.objects.get([output_key(sink)])[output_key(sink)])
-            for sink in graph.sinks
-        }
-        left = [key for key in self._object_keys(len(graph)) if int(key[1:]) not in graph.sink_set]
-        assert left == []
-        return values[graph.sinks[0]] if len(values) == 1 else values
+        return graph
 
     @property
     def summaries(self) -> dict[str, WorkerSummary]:
@@ -219,12 +228,16 @@ class Place:
         return {event.summary.worker: event.summary for event in events if isinstance(event, WorkerLeft)}
 
     def _await_end(self) -> tuple[Status, bytes]:
+        """How the run ended, once all of its workers have."""
         cursor = "0"
         for _ in range(int(PATIENCE_S)):
             cursor, events = self.coordination.read(CLIENT, cursor, 1.0)
-            for event in events:
-                if isinstance(event, RunEnded):
-                    return event.status, event.failure
+            ended = [event for event in events if isinstance(event, RunEnded)]
+            if ended:
+                for thread in self.threads:
+                    thread.join(PATIENCE_S)
+                    assert not thread.is_alive()
+                return ended[0].status, ended[0].failure
         raise TimeoutError("the run does not end")
 
     def _object_keys(self, count: int) -> list[str]:
@@ -469,6 +482,59 @@ def test_a_policy_that_fails_is_dropped_and_the_run_goes_on(place: Place, caplog
     assert [record.getMessage() for record in caplog.records] == [
         "worker w0 goes on without the policy 'mine': ValueError('broken')"
     ]
+
+
+class Exits(Policy):
+    """Wants to end the process whenever it is asked."""
+
+    def __init__(self, view: Any, worker: str) -> None:
+        pass
+
+    def started(self, task: int, now_s: float) -> Any:
+        raise SystemExit(3)
+
+
+def test_so_is_one_that_wants_to_end_the_process(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    plan = {"hints": hints({0: OwnHint("mine")}), "policies": {"mine": packed(Exits)}}
+    assert place.run(total(number(3)), {0: 0, 1: 0}, **plan) == 3
+    assert "goes on without the policy 'mine': SystemExit(3)" in caplog.text
+
+
+def raise_when_loaded(kind: type[BaseException]) -> None:
+    raise kind("no")
+
+
+class Unloadable:
+    def __init__(self, kind: type[BaseException]) -> None:
+        self._kind = kind
+
+    def __reduce__(self) -> Any:
+        return raise_when_loaded, (self._kind,)
+
+
+@task
+def unloadable(name: str, kind: type[BaseException]) -> Unloadable:
+    gates.wait(name)
+    return Unloadable(kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [(ValueError, "cannot be loaded"), (SystemExit, "cannot be loaded"), (KeyboardInterrupt, "KeyboardInterrupt")],
+)
+def test_what_cannot_be_loaded_ends_the_run_whatever_it_raises(
+    place: Place, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException], told: str
+) -> None:
+    """0, 1 → 2      w0: 0, when w1 listens      w1: 1, 2"""
+    listen = Runner._listen
+
+    def listen_and_tell(runner: Runner) -> None:
+        listen(runner)
+        gates["w1 listens"].set()
+
+    monkeypatch.setattr(Runner, "_listen", listen_and_tell)
+    failure = place.failure(total(unloadable("w1 listens", kind), number(1)), {0: 0, 1: 1, 2: 1})
+    assert told in failure.message
 
 
 @task

@@ -75,7 +75,7 @@ class Advice:
             answer: list[Action] = list(getattr(self._policies[name], question)(*arguments, now_s))
             for action in answer:
                 _check(action, self._tasks)
-        except Exception as error:  # noqa: BLE001 - it is the user's code, and the run goes on without it
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's code, and the run goes on without it
             _log.warning("worker %s goes on without the policy %r: %r", self._worker, name, error, exc_info=error)
             del self._policies[name]
             return []

@@ -902,33 +902,26 @@ class Runner:
         """Begin to read the inbox; the lock is held."""
         if not self._listening:
             self._listening = True
-            threading.Thread(target=self._read_inbox, daemon=True).start()
+            threading.Thread(target=self._guard, args=(self._read_inbox,), daemon=True).start()
 
     def _read_inbox(self) -> None:
+        """Hear what others tell; without that the worker would wait for ever."""
         patience_s = self._view.start_s
         heard_s = time.monotonic()
-        try:
-            while not self._over:
-                cursor, events = self._coordination.read(
-                    self._invocation.worker, self._cursor, min(patience_s, _SLICE_S)
-                )
-                for kind, group in groupby(events, type):
-                    if kind is TaskCompleted:
-                        self._hear_completions([cast("TaskCompleted", event) for event in group])
-                    else:
-                        for event in group:
-                            self._hear(event)
-                self._cursor = cursor
-                patience_s = self._view.start_s if events else 2 * patience_s
-                if events:
-                    heard_s = time.monotonic()
-                if not events and self._state.idle and self._coordination.progress().starting:
-                    self._offer_slot(time.monotonic() - heard_s)
-        except Exception as error:  # noqa: BLE001 - without its inbox the worker would wait for ever; better to fail
-            _log.warning("worker %s cannot read its inbox", self._invocation.worker, exc_info=error)
-            if not self._over:
-                self._give_up(platform_failure(self._invocation.worker, error))
-                self._tell(m.StopRequested())
+        while not self._over:
+            cursor, events = self._coordination.read(self._invocation.worker, self._cursor, min(patience_s, _SLICE_S))
+            for kind, group in groupby(events, type):
+                if kind is TaskCompleted:
+                    self._hear_completions([cast("TaskCompleted", event) for event in group])
+                else:
+                    for event in group:
+                        self._hear(event)
+            self._cursor = cursor
+            patience_s = self._view.start_s if events else 2 * patience_s
+            if events:
+                heard_s = time.monotonic()
+            if not events and self._state.idle and self._coordination.progress().starting:
+                self._offer_slot(time.monotonic() - heard_s)
 
     def _offer_slot(self, waited_s: float) -> None:
         """We wait, and others cannot start."""

@@ -96,7 +96,7 @@ class Values:
                 blob = self._blobs[task] = serde.dumps(value)
             except MemoryError:
                 raise  # more of it may help
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise SerializationError(
                     f"the result of {self._view.graph.label(task)} cannot be pickled "
                     f"({type(value).__name__}: {error}); return plain data"
@@ -178,7 +178,7 @@ class Values:
             self._values[task] = serde.loads(data, writable=True)
         except MemoryError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._unloadable(task, error) from error
 
     def constant_data(self, index: int) -> serde.Buffer:
@@ -212,7 +212,7 @@ class Values:
             return original.reload() if isinstance(original, serde.Blob) else serde.loads(original)
         except MemoryError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._unloadable(task, error) from error
 
     def constant(self, index: int) -> Any:
@@ -249,7 +249,7 @@ class Values:
         for kept in (self._values, self._originals, self._blobs, self._constants):
             kept.clear()
 
-    def _unloadable(self, task: int, error: Exception) -> SerializationError:
+    def _unloadable(self, task: int, error: Exception | SystemExit) -> SerializationError:
         return SerializationError(
             f"the output of {self._view.graph.label(task)} cannot be loaded on the worker that needs it: {error!r}"
         )
