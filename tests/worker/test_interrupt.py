@@ -130,6 +130,74 @@ def test_the_main_thread_is_left_alone_outside_of_it() -> None:
     assert not interrupted(section, lambda: time.sleep(0))
 
 
+def in_main_thread(work: Callable[[], object], act: Callable[[Section], object]) -> bool:
+    """Whether work in the main thread is interrupted, when another one does something to its section."""
+    allow_interruption()
+    section = Section()
+    inside: list[bool] = []  # and no event: who sets one takes a lock
+
+    def wait_and_act() -> None:
+        while not inside:
+            time.sleep(0)
+        act(section)
+
+    def begin_and_work() -> None:
+        inside.append(True)
+        work()
+
+    thread = threading.Thread(target=wait_and_act, daemon=True)
+    thread.start()
+    try:
+        return interrupted(section, begin_and_work)
+    finally:
+        thread.join(PATIENCE_S)
+
+
+def in_another_thread(work: Callable[[], object], act: Callable[[Section], object]) -> bool:
+    inside: list[bool] = []
+
+    def begin_and_work() -> None:
+        inside.append(True)
+        work()
+
+    thread = Thread(lambda section: interrupted(section, begin_and_work))
+    assert thread.section is not None
+    while not inside:
+        time.sleep(0)
+    act(thread.section)
+    return thread.end() is True
+
+
+@pytest.mark.parametrize("where", [in_main_thread, in_another_thread])
+class TestInsisting:
+    def test_what_is_swallowed_comes_again(self, where: Callable[..., bool]) -> None:
+        seen: list[type[BaseException]] = []
+
+        def deaf_twice() -> None:
+            for _ in range(2):
+                try:
+                    spin()
+                except BaseException as error:  # noqa: BLE001 - so do tasks
+                    seen.append(type(error))
+            spin()
+
+        assert where(deaf_twice, Section.interrupt)
+        assert seen == [Interrupted, Interrupted]
+
+    def test_it_comes_once_if_no_thread_can_be_had(
+        self, where: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupt_without_threads(section: Section) -> None:
+            def refuse(_: threading.Thread) -> None:
+                raise RuntimeError("can't start new thread")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Thread, "start", refuse)
+                section.interrupt()
+
+        assert where(spin, interrupt_without_threads)
+
+
 def test_a_coroutine_is_cancelled() -> None:
     inside = threading.Event()
     cleaned: list[str] = []

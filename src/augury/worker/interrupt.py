@@ -111,7 +111,7 @@ def _is_put_off(frame: FrameType | None) -> bool:
 
 
 def _raise_interrupted(_signum: int, frame: FrameType | None) -> None:
-    if _main is not None and _main.expects_signal and not _is_put_off(frame) and _main.takes_signal():
+    if _main is not None and _main.takes_signal(frame):
         _stop_here(Interrupted)
 
 
@@ -307,14 +307,32 @@ def allow_interruption() -> None:
         signal.signal(signal.SIGUSR1, _raise_interrupted)
 
 
+class _Order:
+    """That what a thread does in a section must stop.
+
+    Attributes:
+        again_s: Before that it is not raised in the main thread again.
+        under_way: Whether another thread may be raising it at this moment.
+        over: Locked until the section is closed.
+    """
+
+    __slots__ = ("again_s", "over", "under_way")
+
+    def __init__(self) -> None:
+        self.again_s = 0.0
+        self.under_way = False
+        self.over = threading.Lock()
+        self.over.acquire()
+
+
 class Section:
     """A thread's tasks, one after the other: while it is open, `interrupt` reaches the present one.
 
-    Made by the thread itself. It is opened and closed without locks, since an exception may come anywhere: one in
-    the wrong place would leave a lock behind that nobody opens any more.
+    Made by the thread itself. It is opened and closed without waiting for locks, since an exception may come anywhere:
+    one in the wrong place would leave a lock behind that nobody opens any more.
 
-        thread      open ──────── task ──────── close ─▶ (waits until an order that was given is out; takes it back)
-        others         order ─▶ is it open? ─▶ raise it there ─▶ out
+        thread      open ──────── task ──────── close ─▶ (waits until nothing is being raised; takes back what was)
+        others         order ─▶ is it open? ─▶ raise it there ─▶ after a while: is it still open? ─▶ …
 
     Example:
         >>> section = Section()
@@ -322,76 +340,84 @@ class Section:
         ...     pass  # may be interrupted
     """
 
-    __slots__ = ("_is_main", "_open", "_ordered", "_out", "_thread_id")
+    __slots__ = ("_is_main", "_open", "_order", "_thread_id")
 
     def __init__(self) -> None:
         global _main  # noqa: PLW0603 - a process has one main thread
         self._thread_id = threading.get_ident()
         self._is_main = _in_main_thread()
         self._open = False
-        self._ordered = False
-        self._out = False  # what was ordered was sent, or came too late
+        self._order: _Order | None = None
         if self._is_main:
             _main = self
 
     def __enter__(self) -> None:
-        if self._ordered:
-            self._ordered = self._out = False
+        self._order = None
         self._open = True
 
     def __exit__(self, *_: object) -> None:
         self._open = False
-        if self._ordered:
+        if self._order is not None:
             self.close()
 
     def interrupt(self) -> None:
-        """Raise `Interrupted` in the thread, if the section is open; once until it is opened again."""
-        if self._ordered:
-            return
-        self._ordered = True
-        by_signal = self._is_main and signal.getsignal(signal.SIGUSR1) is _raise_interrupted
-        if self._open and (by_signal or _is_delicate_in(self._thread_id)):
-            again = self._send_signals if by_signal else self._raise_soon
-            threading.Thread(target=again, name="augury-interrupt", daemon=True).start()
-            return
-        if self._open:
-            _raise_in(self._thread_id, Interrupted)
-        self._out = True
+        """Raise `Interrupted` in the thread, if the section is open, until it is closed; once until it is opened again.
 
-    def _send_signals(self) -> None:
-        """Send signals until the main thread was at a place where it could take one; the life of a thread."""
-        while self._open:
+        If no thread can be had that sees to that, it is raised once.
+        """
+        if self._order is not None:
+            return
+        order = self._order = _Order()
+        if self._open:
+            pause_s = self._strike(order)
+            with suppress(RuntimeError):
+                threading.Thread(
+                    target=self._insist, args=(order, pause_s), name="augury-interrupt", daemon=True
+                ).start()
+
+    def _insist(self, order: _Order, pause_s: float) -> None:
+        """Raise it again while the section is open; the life of a thread."""
+        while not order.over.acquire(timeout=pause_s) and self._is_meant(order):
+            pause_s = self._strike(order)
+
+    def _strike(self, order: _Order) -> float:
+        """Raise it, if the thread is at a place for that; after how long to try again."""
+        if self._is_main and signal.getsignal(signal.SIGUSR1) is _raise_interrupted:
+            rest_s = order.again_s - time.monotonic()
+            if rest_s > 0:
+                return rest_s
             signal.pthread_kill(self._thread_id, signal.SIGUSR1)
-            time.sleep(_POLL_S)
-        self._out = True
-
-    def _raise_soon(self) -> None:
-        """Wait until the thread is at no delicate place any more; the life of a thread."""
-        while self._open and _is_delicate_in(self._thread_id):
-            time.sleep(_POLL_S)
-        if self._open:
+            return _POLL_S
+        if _is_delicate_in(self._thread_id):
+            return _POLL_S
+        order.under_way = True  # before it is seen whether the section is open: who closes it looks the other way round
+        if self._is_meant(order):
             _raise_in(self._thread_id, Interrupted)
-        self._out = True
+        order.under_way = False
+        return _AGAIN_S
+
+    def _is_meant(self, order: _Order) -> bool:
+        """Whether what the thread does now is what was to stop; in this order, since it may open the section anew."""
+        return self._open and self._order is order
 
     def close(self) -> None:
         """What comes from now on does not reach the thread; to be called again if it was interrupted in this."""
         self._open = False
-        if self._ordered:
-            while not self._out:
+        order = self._order
+        if order is not None:
+            while order.under_way:
                 time.sleep(0)
             _take_back(self._thread_id)
+            if order.over.locked():
+                order.over.release()
 
-    @property
-    def expects_signal(self) -> bool:
-        """Whether a signal may be meant for what the main thread does now."""
-        return self._open and self._ordered
-
-    def takes_signal(self) -> bool:
-        """Whether a signal that has come is meant for what the main thread does now."""
-        if self._open and self._ordered:
-            self._open = False
-            return True
-        return False
+    def takes_signal(self, frame: FrameType | None) -> bool:
+        """Whether a signal that has come at a place is meant for what the main thread does there, and not too early."""
+        order = self._order
+        if not self._open or order is None or time.monotonic() < order.again_s or _is_put_off(frame):
+            return False
+        order.again_s = time.monotonic() + _AGAIN_S
+        return True
 
 
 _main: Section | None = None
