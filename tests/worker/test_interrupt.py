@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import signal
 import sys
 import threading
 import time
@@ -287,6 +288,15 @@ def test_who_is_to_stop_for_another_reason_too_stops_for_that() -> None:
             raise Interrupted from None
 
     assert outcome(stopped) is Interrupted
+
+
+@pytest.mark.parametrize("timeout_s", [1e-6, 1e-5, 5e-5])
+def test_a_limit_that_is_over_at_once_leaves_no_timer_behind(timeout_s: float) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    for _ in range(100):
+        assert outcome(spin, timeout_s) is TimeIsUp
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+        assert signal.getsignal(signal.SIGALRM) is before
 
 
 SLOW = """

@@ -22,8 +22,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import update_wrapper
 from types import FrameType, TracebackType
 from typing import Any
@@ -238,18 +238,22 @@ class _Limit:
         self._reminder = remind(timeout_s, self._told)
 
     def __enter__(self) -> None:
-        self._reminder.__enter__()
+        try:
+            next(self._reminder)
+        except BaseException:  # the time was up before the block began
+            self._reminder.close()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._reminder.__exit__(kind, error, trace)
+        self._reminder.close()
         if self._told and not isinstance(error, Interrupted):
             raise TimeIsUp().with_traceback(trace) from error
 
 
-@contextmanager
-def _signal_after(timeout_s: float, told: list[type[Interrupted]]) -> Iterator[None]:
+def _signal_after(timeout_s: float, told: list[type[Interrupted]]) -> Generator[None, None, None]:
+    """Raise it in the main thread from when this has yielded, or a little earlier, until it is closed."""
     finished = False
 
     def expire(_signum: int, frame: FrameType | None) -> None:
@@ -262,8 +266,8 @@ def _signal_after(timeout_s: float, told: list[type[Interrupted]]) -> Iterator[N
         _stop_here(TimeIsUp)
 
     before = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, timeout_s, _AGAIN_S)
     try:
+        signal.setitimer(signal.ITIMER_REAL, timeout_s, _AGAIN_S)
         yield
     finally:
         finished = True
@@ -271,8 +275,8 @@ def _signal_after(timeout_s: float, told: list[type[Interrupted]]) -> Iterator[N
         signal.signal(signal.SIGALRM, before or signal.SIG_DFL)
 
 
-@contextmanager
-def _raise_after(timeout_s: float, told: list[type[Interrupted]]) -> Iterator[None]:
+def _raise_after(timeout_s: float, told: list[type[Interrupted]]) -> Generator[None, None, None]:
+    """Raise it in this thread from when this has yielded, or a little earlier, until it is closed."""
     target = threading.get_ident()
     lock = threading.Lock()
     finished = False
@@ -290,8 +294,8 @@ def _raise_after(timeout_s: float, told: list[type[Interrupted]]) -> Iterator[No
 
     timer = threading.Timer(timeout_s, expire)
     timer.daemon = True
-    timer.start()
     try:
+        timer.start()
         yield
     finally:
         with lock:
