@@ -41,6 +41,7 @@ from augury.storage.protocols import (
 )
 from augury.storage.signing import sign_spec
 from augury.trust import process_keyring
+from augury.worker import surroundings
 from augury.worker.code import RunCache
 from augury.worker.failure import Failure, decode_failure
 from augury.worker.heart import BEATS
@@ -759,3 +760,14 @@ def test_time_is_kept_while_the_courier_is_kept_by_a_gateway(place: Place, monke
     place.late_s = {1: 0.01, 2: 0.01}
     first = number(1)
     assert place.run([pass_gate("late", first), pass_gate("late", first)], {}) == {1: 1, 2: 1}
+
+
+@task
+def is_known_to_be_called() -> bool:
+    return threading.get_ident() in surroundings._calls
+
+
+def test_where_functions_may_be_loaded_meanwhile_it_is_known_that_a_task_runs(place: Place) -> None:
+    two_slots = (Assignment(0, Resources(cpus=2)),)
+    assert place.run(is_known_to_be_called(), {}, assignments=two_slots)
+    assert not surroundings._calls

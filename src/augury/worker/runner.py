@@ -29,7 +29,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import groupby
 from typing import Any, cast
 
@@ -91,6 +91,7 @@ from augury.worker.recorder import Measurement, Recorder
 from augury.worker.restarts import Restarts
 from augury.worker.retries import is_worth_retrying
 from augury.worker.state import WorkerState
+from augury.worker.surroundings import calling
 from augury.worker.values import Values
 
 _log = logging.getLogger(__name__)
@@ -193,6 +194,8 @@ class Runner:
         self._cursor = "0"
         self._listening = False
         self._slots = invocation.resources.task_slots
+        # With one slot no task runs while a function is loaded.
+        self._calling = calling if self._slots > 1 else nullcontext()
         box = black_box or BlackBox("", self._slots)
         self._lines = [box.line(slot) for slot in range(self._slots)]  # each executor takes one
         self._on_memory_error = on_memory_error
@@ -506,8 +509,9 @@ class Runner:
             if recalled is not None:
                 return recalled.value
         try:
-            result = function(*args, **kwargs)
-            return run_coroutine(result) if inspect.iscoroutine(result) else result
+            with self._calling:
+                result = function(*args, **kwargs)
+                return run_coroutine(result) if inspect.iscoroutine(result) else result
         finally:
             if os.getpid() != self._pid:
                 end_fork()

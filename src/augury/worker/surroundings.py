@@ -6,7 +6,8 @@ what belongs to the system is as the first invocation found it, whenever another
 look at all of it takes less than a tenth of a millisecond, and there is rarely anything to do.
 
 What modules set when they are imported is theirs, and has to stay: a module that stays imported never sets it again.
-Of what belongs to the system, that which changes while functions are loaded is therefore taken as found. What belongs
+Of what belongs to the system, that which changes while functions are loaded is therefore taken as found; unless the
+function of a task runs meanwhile, on another task slot, since nobody can tell whose change it is then. What belongs
 to the interpreter (the precision of decimals, the recursion limit, …) is set by modules more often than by tasks, and
 also by modules that tasks import: it is left alone, like all else that is in modules.
 """
@@ -17,6 +18,7 @@ import random
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,18 +39,21 @@ class Surroundings:
 
     @contextmanager
     def adopting(self) -> Iterator[None]:
-        """Take what changes meanwhile as found: user code is imported, and no task's body runs in this thread."""
+        """Take what changes meanwhile as found: user code is imported. Not if the function of a task runs meanwhile."""
+        load = _Load()
         before = [facet.read() for facet in _FACETS]
         try:
             yield
         finally:
             after = [facet.read() for facet in _FACETS]
-            changed = [index for index, was in enumerate(before) if after[index] != was]
-            for index in changed:
-                self._found[index] = after[index]
+            if load.end():
+                for index, facet in enumerate(_FACETS):
+                    if facet.is_adopted and after[index] != before[index]:
+                        self._found[index] = after[index]
 
     def put_back(self) -> None:
-        """Undo what tasks did to them, as far as the system lets us."""
+        """Undo what tasks did to them, as far as the system lets us; none runs."""
+        _calls.clear()
         for facet, found in zip(_FACETS, self._found, strict=True):
             if facet.read() != found:
                 try:
@@ -65,10 +70,49 @@ def reseed() -> None:
         numpy_random.seed(int.from_bytes(os.urandom(4), "big"))
 
 
+_calls: set[int] = set()
+"""Threads that call the function of a task."""
+_loads: "list[_Load]" = []
+"""Functions that are being loaded."""
+
+
+class _Load:
+    """A function is being loaded from now on."""
+
+    def __init__(self) -> None:
+        self.is_alone = True
+        _loads.append(self)
+        if _calls:  # in this order: who begins a call looks the other way round
+            self.is_alone = False
+
+    def end(self) -> bool:
+        """Whether no function of a task ran meanwhile."""
+        _loads.remove(self)
+        return self.is_alone
+
+
+class _Calling:
+    """While it is entered, this thread calls the function of a task."""
+
+    def __enter__(self) -> None:
+        _calls.add(threading.get_ident())
+        if _loads:
+            for load in tuple(_loads):
+                load.is_alone = False
+
+    def __exit__(self, *_: object) -> None:
+        _calls.discard(threading.get_ident())
+
+
+calling: Final = _Calling()
+
+
 class _Facet(NamedTuple):
     name: str
     read: Callable[[], Any]
     write: Callable[[Any], object]
+    is_adopted: bool = True
+    """Whether modules may set it for good."""
 
 
 def _folder() -> str:
@@ -85,7 +129,14 @@ def _set_environment(found: Mapping[str, str]) -> None:
 
 
 def _umask() -> int:
-    mask = os.umask(0o077)  # to ask is to set; threads that were left behind may write files meanwhile
+    try:
+        with open("/proc/self/status", "rb") as status:
+            for line in status:
+                if line.startswith(b"Umask:"):
+                    return int(line[6:], 8)
+    except OSError:
+        pass
+    mask = os.umask(0o077)  # where nobody tells, to ask is to set; other threads may write files meanwhile
     os.umask(mask)
     return mask
 
@@ -103,7 +154,12 @@ def _signal_facets() -> list[_Facet]:
     # The first two cannot be caught, and the third is the runner's.
     others = {signal.SIGKILL, signal.SIGSTOP, signal.SIGUSR1}
     return [
-        _Facet(f"handler of {number!r}", partial(signal.getsignal, number), partial(_set_handler, number))
+        _Facet(
+            f"handler of {number!r}",
+            partial(signal.getsignal, number),
+            partial(_set_handler, number),
+            is_adopted=number != signal.SIGALRM,  # while tasks run, it is the runner's, with its timer
+        )
         for number in sorted(signal.valid_signals() - others)
         if number < _REALTIME
     ]
@@ -111,7 +167,12 @@ def _signal_facets() -> list[_Facet]:
 
 def _timer_facets() -> list[_Facet]:
     return [
-        _Facet(name, partial(signal.getitimer, timer), partial(_set_timer, timer))
+        _Facet(
+            name,
+            partial(signal.getitimer, timer),
+            partial(_set_timer, timer),
+            is_adopted=timer != signal.ITIMER_REAL,
+        )
         for name, timer in vars(signal).items()
         if name.startswith("ITIMER_")
     ]
