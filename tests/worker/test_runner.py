@@ -169,6 +169,7 @@ class Place:
         """How long the platform lets the first attempt of each worker go on."""
         self.late_s: Mapping[int, float] = {}
         self.care = Care()
+        self.memory_errors: list[MemoryError] = []
         self.runners: list[Runner] = []
         self.threads: list[threading.Thread] = []
 
@@ -258,6 +259,7 @@ class Place:
                 recorder=Recorder(code.view.graph, invocation.resources, enabled=False),
                 cold=True,
                 deadline_s=time.monotonic() + (self.limit_s if invocation.attempt == 1 else math.inf),
+                on_memory_error=self.memory_errors.append,
             )
             self.runners.append(runner)
             runner.run(joined, self.coordination.remains() if joined.restarted else None)
@@ -306,6 +308,48 @@ class TestPreLoading:
     def test_small_inputs_come_too(self, place: Place) -> None:
         assert place.run(total(number(7), number(2)), self.WORKERS, hints=hints({2: PreLoadHint()})) == 9
         assert place.summaries["w1"].fetched_bytes > 0
+
+    def test_one_that_cannot_be_fetched_ends_the_run(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: Any) -> dict[str, Buffer]:
+            gates["refused"].set()
+            raise MemoryError("too large")
+
+        monkeypatch.setattr(MemoryObjects, "get", refuse)
+        outputs = total(large(), pass_gate("refused"))
+        assert "too large" in place.failure(outputs, self.WORKERS, hints=hints({2: PreLoadHint()})).message
+        assert [str(error) for error in place.memory_errors] == ["too large"]
+
+    def test_unless_its_worker_has_left_meanwhile(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        """0 → 1 → 2      w0: 0      w1: 1, which w2 does too, and first      w2: 2, 3 when w1 has left, and 4"""
+        get, leave, guard = MemoryObjects.get, MemoryCoordination.leave, Runner._guard
+        errands: set[int] = set()
+
+        def get_late(objects: MemoryObjects, keys: Sequence[str]) -> dict[str, Buffer]:
+            if threading.get_ident() in errands:
+                gates.wait("w1 has left")
+                raise MemoryError("too large")
+            return get(objects, keys)
+
+        def leave_and_tell(run: MemoryCoordination, summary: WorkerSummary) -> None:
+            leave(run, summary)
+            gates[f"{summary.worker} has left"].set()
+
+        def guard_and_tell(runner: Runner, work: Callable[[], None]) -> None:
+            is_errand = runner._name == "w1" and work == runner._run_errands
+            if is_errand:
+                errands.add(threading.get_ident())
+            guard(runner, work)
+            if is_errand:
+                gates["the errand is over"].set()
+
+        monkeypatch.setattr(MemoryObjects, "get", get_late)
+        monkeypatch.setattr(MemoryCoordination, "leave", leave_and_tell)
+        monkeypatch.setattr(Runner, "_guard", guard_and_tell)
+        outputs = total(pass_gate("the errand is over", total(large())), number(3))
+        both: tuple[Hint, ...] = (NOW, PreLoadHint())
+        assert place.run(outputs, {0: 0, 1: 1, 2: 2, 3: 2, 4: 2}, hints={1: both}) == 2 * INLINE_BYTES + 3
+        assert gates["the errand is over"].is_set()
+        assert not place.memory_errors
 
 
 class TestPreWarming:
@@ -521,7 +565,12 @@ def unloadable(name: str, kind: type[BaseException]) -> Unloadable:
 
 @pytest.mark.parametrize(
     ("kind", "told"),
-    [(ValueError, "cannot be loaded"), (SystemExit, "cannot be loaded"), (KeyboardInterrupt, "KeyboardInterrupt")],
+    [
+        (ValueError, "cannot be loaded"),
+        (SystemExit, "cannot be loaded"),
+        (KeyboardInterrupt, "KeyboardInterrupt"),
+        (MemoryError, "MemoryError"),
+    ],
 )
 def test_what_cannot_be_loaded_ends_the_run_whatever_it_raises(
     place: Place, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException], told: str
@@ -536,6 +585,7 @@ def test_what_cannot_be_loaded_ends_the_run_whatever_it_raises(
     monkeypatch.setattr(Runner, "_listen", listen_and_tell)
     failure = place.failure(total(unloadable("w1 listens", kind), number(1)), {0: 0, 1: 1, 2: 1})
     assert told in failure.message
+    assert len(place.memory_errors) == (kind is MemoryError)
 
 
 @task
@@ -731,6 +781,30 @@ def test_what_is_stored_to_give_a_slot_up_is_not_changed_by_a_task_that_begins_m
     outputs = [total(listing(), pass_gate("stored")), number(3)]
     assert place.run(outputs, {0: 0, 1: 1, 2: 0, 3: 2}) == {2: 60_001, 3: 3}
     assert whole == [True]
+
+
+def test_a_slot_is_kept_while_there_is_no_memory_to_give_it_up(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 → 2      w0: 0, 2      w1: 1, which goes on when that was seen      w2: 3, which starts then"""
+    start = place.gateway._start
+    withheld: list[Invocation] = []
+
+    def withhold(invocation: Invocation) -> None:
+        if invocation.worker == "w2":
+            withheld.append(invocation)
+        else:
+            start(invocation)
+
+    def refuse(*_: Any) -> None:
+        while withheld:
+            start(withheld.pop())
+        gates["refused"].set()
+        raise MemoryError
+
+    monkeypatch.setattr(Values, "set_apart", refuse)
+    monkeypatch.setattr(place.gateway, "_start", withhold)
+    outputs = [total(listing(), pass_gate("refused")), number(3)]
+    assert place.run(outputs, {0: 0, 1: 1, 2: 0, 3: 2}) == {2: 60_001, 3: 3}
+    assert not place.memory_errors
 
 
 def test_a_worker_wakes_in_time_for_its_first_beat(place: Place) -> None:

@@ -258,9 +258,15 @@ class Runner:
             work()
         except BaseException as error:  # noqa: BLE001 - a thread that dies silently is a run that hangs
             if self._over is None:
-                _log.warning("worker %s cannot go on", self._invocation.worker, exc_info=error)
-                self._give_up(platform_failure(self._invocation.worker, error))
-                self._tell(m.StopRequested())
+                self._tell(self._fail_with(error))
+
+    def _fail_with(self, error: BaseException) -> m.Event:
+        """What happened lets nobody here go on: the run ends with it."""
+        if isinstance(error, MemoryError):
+            self._on_memory_error(error)
+        _log.warning("worker %s cannot go on", self._invocation.worker, exc_info=error)
+        self._give_up(platform_failure(self._invocation.worker, error))
+        return m.StopRequested()
 
     # Telling the core
 
@@ -524,25 +530,21 @@ class Runner:
     def _perform(self, command: m.Command) -> m.Event | None:
         """Do one command; if the platform refuses, the run fails and says why."""
         try:
-            return self._carry_out(command) if self._faults is None else self._carry_out_badly(command, self._faults)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run must end with it rather than hang
-            if isinstance(error, MemoryError):
-                self._on_memory_error(error)
-            _log.warning("worker %s cannot go on", self._invocation.worker, exc_info=error)
-            self._give_up(platform_failure(self._invocation.worker, error))
-            return m.StopRequested()
-
-    def _carry_out_badly(self, command: m.Command, faults: Faults) -> m.Event | None:
-        """Do one command, with what is to go wrong before and after it."""
-        point = _FAULT_POINTS.get(type(command))
-        if point is None:
             return self._carry_out(command)
-        faults.reach(f"before-{point}")
-        event = self._carry_out(command)
-        faults.reach(f"after-{point}")
-        return event
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run must end with it rather than hang
+            return self._fail_with(error)
 
     def _carry_out(self, command: m.Command) -> m.Event | None:
+        """Do one command, with what is to go wrong before and after it."""
+        point = _FAULT_POINTS.get(type(command))
+        if self._faults is None or point is None:
+            return self._do(command)
+        self._faults.reach(f"before-{point}")
+        event = self._do(command)
+        self._faults.reach(f"after-{point}")
+        return event
+
+    def _do(self, command: m.Command) -> m.Event | None:
         match command:
             case m.Fetch(tasks):
                 return self._fetch(tasks)
@@ -593,13 +595,14 @@ class Runner:
             threading.Thread(target=self._guard, args=(self._run_errands,), daemon=True).start()
 
     def _run_errands(self) -> None:
+        """The life of a thread; one that fails ends the run only if the invocation has not come to its end before."""
         while True:
             with self._lock:
                 if not self._errands:
                     self._errand_threads -= 1
                     return
                 command = self._errands.popleft()
-            event = self._perform(command)
+            event = self._carry_out(command)
             if event is not None:
                 self._tell(event)
 
@@ -931,13 +934,15 @@ class Runner:
         """We wait, and others cannot start."""
         with self._lock:
             needed = self._state.needed_later()
-            # A task that becomes ready may change what it is given before all of that is stored.
-            self._values.set_apart(needed)
             try:
+                # A task that becomes ready may change what it is given before all of that is stored.
+                self._values.set_apart(needed)
                 sizes = {task: self._values.pack(task).size_bytes for task in needed}
-            except SerializationError as error:
+            except (MemoryError, SerializationError) as error:
                 if waited_s < _STUBBORN_S:  # somebody else may make room
                     return
+                if isinstance(error, MemoryError):
+                    raise
                 raise SerializationError(
                     f"worker {self._invocation.worker} must give its slot up to others and cannot: {error}, "
                     "or give the platform more slots"
