@@ -32,6 +32,8 @@ from augury.storage.protocols import (
     Cause,
     Hopeless,
     Missing,
+    Outcome,
+    Report,
     RunEnded,
     RunSpec,
     Status,
@@ -813,6 +815,18 @@ def test_a_worker_wakes_in_time_for_its_first_beat(place: Place) -> None:
     assert place.runners[0]._pause_s() <= place.care.lease_s / BEATS
 
 
+def open_when_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open a gate when a task was found late."""
+    tell = Runner._tell_stragglers
+
+    def tell_and_open(runner: Runner, now_s: float) -> None:
+        tell(runner, now_s)
+        if runner._told_late:
+            gates["late"].set()
+
+    monkeypatch.setattr(Runner, "_tell_stragglers", tell_and_open)
+
+
 def test_time_is_kept_while_the_courier_is_kept_by_a_gateway(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """0 → 1, 2      0 and 1 here; the gateway does not answer when it is to start a worker for 2"""
     start = place.gateway._start
@@ -822,18 +836,40 @@ def test_time_is_kept_while_the_courier_is_kept_by_a_gateway(place: Place, monke
             gates.wait("late")
         start(invocation)
 
-    late = Runner._tell_stragglers
-
-    def note(runner: Runner, now_s: float) -> None:
-        late(runner, now_s)
-        if runner._told_late:
-            gates["late"].set()
-
+    open_when_late(monkeypatch)
     monkeypatch.setattr(place.gateway, "_start", start_late)
-    monkeypatch.setattr(Runner, "_tell_stragglers", note)
     place.late_s = {1: 0.01, 2: 0.01}
     first = number(1)
     assert place.run([pass_gate("late", first), pass_gate("late", first)], {}) == {1: 1, 2: 1}
+
+
+def test_it_is_while_the_courier_is_kept_by_a_report(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 → 2, 1 → 2      w0: 0, and 1, which is late      w1: 2"""
+    report = MemoryCoordination.report
+
+    def report_late(run: MemoryCoordination, told: Report) -> Outcome:
+        gates.wait("late")
+        return report(run, told)
+
+    open_when_late(monkeypatch)
+    monkeypatch.setattr(MemoryCoordination, "report", report_late)
+    place.late_s = {1: 0.01}
+    assert place.run(total(number(1), pass_gate("late")), {0: 0, 1: 0, 2: 1}) == 2
+
+
+def test_the_heart_begins_while_the_courier_is_kept_by_what_was_printed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat = MemoryCoordination.beat
+
+    def beat_and_open(run: MemoryCoordination, *arguments: Any) -> Beat:
+        gates["beat"].set()
+        return beat(run, *arguments)
+
+    monkeypatch.setattr(Runner, "_send_printed", lambda _: gates.wait("beat"))
+    monkeypatch.setattr(MemoryCoordination, "beat", beat_and_open)
+    place.care = Care(lease_s=1.6)  # more than the courier waits before it sends
+    assert place.run(pass_gate("beat"), {0: 0}) == 1
 
 
 @task

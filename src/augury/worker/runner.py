@@ -7,7 +7,7 @@ Threads, and what each may do:
     courier
         does storage and gateway commands while every executor runs a task; tells the core when what has
         finished must be reported; sends printed text; keeps time
-    timekeeper (only once the courier did something that may take long)
+    timekeeper (once the invocation has lasted a while, or the courier is about to do something that may take long)
         keeps time in its place: sees to tasks that take too long, and to the platform's limit
     listener (only once the core asked for it, or the invocation has lasted a while)
         reads the inbox
@@ -205,6 +205,8 @@ class Runner:
         self._late_s = code.late_s
         self._told_late: set[tuple[int, float]] = set()  # tasks that were found late, and since when they ran
         self._patience = Patience(self._started_s, deadline_s)
+        has_timeouts = any(info.timeout_s is not None for info in code.view.graph.functions)
+        self._has_limits = bool(has_timeouts or self._late_s or deadline_s < math.inf)
         restarts = Restarts(
             coordination,
             invoke=self._start_workers,
@@ -781,11 +783,9 @@ class Runner:
                     self._handle(m.FlushDue(running_s))
                 if now_s - self._started_s > LISTEN_AFTER_S:
                     self._listen()
-            self._heart.begin_after(now_s - self._started_s)
+            self._see_to_time(now_s, command)
             if command is not None:
                 self._deliver(command)
-            if self._timekeeper is None:
-                self._keep_time(now_s)
             if progress:
                 progress_due_s = now_s + self._pause_s()
                 self._check_memory()
@@ -796,25 +796,36 @@ class Runner:
 
     def _deliver(self, command: m.Command) -> None:
         """Do a command for the executors, who are all busy."""
-        if isinstance(command, m.Fetch | m.Store | m.Invoke):
-            self._heart.begin()  # it may keep us for longer than a lease
-            self._begin_to_keep_time()
         event = self._perform(command)
         if event is not None:
             self._tell(event)
 
-    def _begin_to_keep_time(self) -> None:
-        """From now on the courier may be kept from it."""
-        if self._timekeeper is None:
+    def _may_keep(self, command: m.Command | None) -> bool:
+        """Whether what the courier is about to do may take long while there is something to keep time for.
+
+        Reports that take long are rare. A short run without limits is not to pay for that with a thread.
+        """
+        return command is not None and (self._has_limits or not isinstance(command, m.Send))
+
+    def _see_to_time(self, now_s: float, command: m.Command | None) -> None:
+        """Keep time; or have it kept, if the courier may be kept from it."""
+        if self._timekeeper is not None:
+            return
+        if now_s - self._started_s > LISTEN_AFTER_S or self._may_keep(command):
             self._timekeeper = threading.Thread(target=self._guard, args=(self._keep_time_to_the_end,), daemon=True)
             self._timekeeper.start()
+        else:
+            self._keep_time(now_s)
 
     def _keep_time_to_the_end(self) -> None:
-        while not self._ended.wait(self._pause_s()):
+        while True:
             self._keep_time(time.monotonic())
+            if self._ended.wait(self._pause_s()):
+                return
 
     def _keep_time(self, now_s: float) -> None:
-        """See to tasks that take too long, or longer than expected, and to the platform's own limit."""
+        """See to tasks that take too long, or longer than expected, to the platform's own limit, and to the lease."""
+        self._heart.begin_after(now_s - self._started_s)
         self._end_overdue(now_s)
         if self._abandoned:
             self._leave_the_deaf(now_s)
