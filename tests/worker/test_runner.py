@@ -591,6 +591,19 @@ def test_what_cannot_be_loaded_ends_the_run_whatever_it_raises(
 
 
 @task
+def refuses() -> None:
+    raise ValueError("not like this")
+
+
+def test_a_failure_is_told_though_what_was_printed_cannot_be(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Runner) -> None:
+        raise StorageError("it is away")
+
+    monkeypatch.setattr(Runner, "_send_printed", refuse)
+    assert "not like this" in place.failure(refuses(), {0: 0}).message
+
+
+@task
 def struck(name: str) -> int:
     """The first to come here is replaced meanwhile; the second waits until it has left."""
     if gates.visit(name) == 1:

@@ -563,7 +563,7 @@ class Runner:
             case m.Suspend() | m.HandOver():
                 return self._step_aside(command)
             case m.Fail(_, failure):
-                self._send_printed()
+                self._try_to_post(self._send_printed, "printed text")  # whatever becomes of it, the failure is told
                 if self._fail(failure):
                     self._clean_up()
             case m.CleanUp():
