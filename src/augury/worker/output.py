@@ -104,7 +104,8 @@ def _author() -> tuple[int, Outlet] | None:
 
 def has_threads_of_tasks() -> bool:
     """Whether a thread goes on that a task has started."""
-    return any(thread.is_alive() for thread in tuple(_started_by))
+    threads = [known() for known in _started_by.keyrefs()]  # in one step: threads may be started meanwhile
+    return any(thread is not None and thread.is_alive() for thread in threads)
 
 
 def _start_for_author(thread: threading.Thread) -> None:
