@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import os
 import signal
 import sys
 import threading
@@ -12,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+from augury.worker import interrupt
 from augury.worker.interrupt import (
     Interrupted,
     Section,
@@ -474,6 +476,13 @@ class TestImports:
             for name in ("slow_package", "slow_package.part"):
                 sys.modules.pop(name, None)
 
+    def test_a_fork_can_import_though_a_thread_was_being_interrupted(self) -> None:
+        with interrupt._raising:  # as if by a thread that the fork does not have
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if interrupt._raising.acquire(blocking=False) else 1)
+            assert os.waitpid(child, 0)[1] == 0
+
     def test_tracebacks_do_not_show_it(self, slow: SlowModule) -> None:
         with pytest.raises(ModuleNotFoundError) as caught:
             exec(compile("import there_is_no_such_module", "by hand", "exec"))
@@ -563,6 +572,16 @@ class TestDelicatePlaces:
         began_s = time.monotonic()
         assert where(churn) is TimeIsUp
         assert time.monotonic() - began_s < PATIENCE_S
+
+    def test_what_ended_before_it_could_be_interrupted_is_not_kept(self) -> None:
+        def release() -> str:
+            deadline_s = time.monotonic() + PATIENCE_S
+            while interrupt._postponed is None:
+                assert time.monotonic() < deadline_s
+            return "in time"
+
+        assert outcome(release) == "in time"
+        assert interrupt._postponed is None
 
     def test_who_waits_for_a_lock_is_interrupted(self) -> None:
         lock = Lock()

@@ -18,6 +18,7 @@ An interruption that was swallowed all the same comes again after a while, as lo
 
 import asyncio
 import ctypes
+import os
 import signal
 import sys
 import threading
@@ -273,6 +274,7 @@ def _signal_after(timeout_s: float, told: list[type[Interrupted]]) -> Generator[
         finished = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before or signal.SIG_DFL)
+        _forget_place()
 
 
 def _raise_after(timeout_s: float, told: list[type[Interrupted]]) -> Generator[None, None, None]:
@@ -414,6 +416,8 @@ class Section:
             _take_back(self._thread_id)
             if order.over.locked():
                 order.over.release()
+            if self._is_main:
+                _forget_place()
 
     def takes_signal(self, frame: FrameType | None) -> bool:
         """Whether a signal that has come at a place is meant for what the main thread does there, and not too early."""
@@ -435,6 +439,21 @@ def _raise_in(thread_id: int, error: type[Interrupted]) -> None:
             tell(error)
         else:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))
+
+
+def _forget_place() -> None:
+    """What ran in the main thread is over; to keep the place would keep what its function holds."""
+    global _postponed  # noqa: PLW0603 - a process has one main thread
+    _postponed = None
+
+
+def _renew_lock() -> None:
+    """In a fork: a thread that there is no more of may have held it, and every import takes it."""
+    global _raising  # noqa: PLW0603 - a process has one
+    _raising = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _is_delicate_in(thread_id: int) -> bool:
