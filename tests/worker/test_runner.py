@@ -328,6 +328,7 @@ class TestPreLoading:
 
         def get_late(objects: MemoryObjects, keys: Sequence[str]) -> dict[str, Buffer]:
             if threading.get_ident() in errands:
+                gates["w1 fetches"].set()
                 gates.wait("w1 has left")
                 raise MemoryError("too large")
             return get(objects, keys)
@@ -342,12 +343,13 @@ class TestPreLoading:
                 errands.add(threading.get_ident())
             guard(runner, work)
             if is_errand:
+                errands.clear()  # another thread may get its number
                 gates["the errand is over"].set()
 
         monkeypatch.setattr(MemoryObjects, "get", get_late)
         monkeypatch.setattr(MemoryCoordination, "leave", leave_and_tell)
         monkeypatch.setattr(Runner, "_guard", guard_and_tell)
-        outputs = total(pass_gate("the errand is over", total(large())), number(3))
+        outputs = total(pass_gate("the errand is over", pass_gate("w1 fetches", large())), number(3))
         both: tuple[Hint, ...] = (NOW, PreLoadHint())
         assert place.run(outputs, {0: 0, 1: 1, 2: 2, 3: 2, 4: 2}, hints={1: both}) == 2 * INLINE_BYTES + 3
         assert gates["the errand is over"].is_set()
@@ -894,3 +896,43 @@ def test_where_functions_may_be_loaded_meanwhile_it_is_known_that_a_task_runs(pl
     two_slots = (Assignment(0, Resources(cpus=2)),)
     assert place.run(is_known_to_be_called(), {}, assignments=two_slots)
     assert not surroundings._calls
+
+
+@task
+def unpicklable_late(name: str) -> list[int]:
+    """The first to come here waits for the second, which fails."""
+    if gates.visit("late") == 1:
+        gates.wait(name)
+        return Stubborn([0])
+    gates[name].set()
+    raise ValueError("no")
+
+
+def test_an_output_that_cannot_leave_stays_though_a_second_worker_was_started(place: Place) -> None:
+    place.late_s = {0: 0.01}
+    assert place.run(grown(unpicklable_late("second is in"), "1"), {0: 0, 1: 0}) == [0, 1]
+    assert gates.visits["late"] == 2
+
+
+def test_nor_does_it_matter_if_that_is_claimed_when_the_output_is_here(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep, tell = Values.keep, Runner._tell_stragglers
+
+    def keep_long(values: Values, task: int, value: Any, *, leaves: bool) -> int:
+        size_bytes = keep(values, task, value, leaves=leaves)
+        if task == 0:
+            gates["kept"].set()
+            gates.wait("late")
+        return size_bytes
+
+    def tell_late(runner: Runner, now_s: float) -> None:
+        if gates["kept"].is_set():
+            tell(runner, now_s)
+            if runner._told_late:
+                gates["late"].set()
+
+    monkeypatch.setattr(Values, "keep", keep_long)
+    monkeypatch.setattr(Runner, "_tell_stragglers", tell_late)
+    place.late_s = {0: 0.0001}
+    assert place.run(grown(unpicklable("0"), "1"), {0: 0, 1: 0}) == [0, 1]

@@ -15,6 +15,7 @@ from augury.worker.messages import (
     Send,
     Straggles,
     TaskAbandoned,
+    TaskFinished,
     TaskRaised,
     TasksCompleted,
     WindDown,
@@ -66,6 +67,16 @@ class TestTheFirst:
         assert core.finish(2) == [
             Send((Finished(1, SMALL, keep=True, watchers=(SECOND,)), Finished(2, SMALL)), ran=2),
         ]
+
+    def test_what_cannot_leave_and_need_not_stays(self) -> None:
+        core = first()
+        assert not core.state.may_stay(1)
+        core.tell(Straggles(1, {0: SMALL}))
+        core.answer(started=[(SECOND, 1)])
+        assert core.state.may_stay(1)
+        assert core.tell(TaskFinished(1, stays=True)) == [Discard((0,)), Run(2)]
+        assert core.tell(TasksCompleted((1,))) == []
+        assert core.finish(2) == [Discard((1,)), Send((Finished(2, SMALL),), ran=2)]
 
     def test_if_the_second_was_faster_it_goes_on_with_its_output(self) -> None:
         core = first()
@@ -128,6 +139,9 @@ class TestTheSecond:
     def test_it_fetches_its_inputs_and_listens(self) -> None:
         assert second().begin(1) == [Listen(), Fetch((0,))]
 
+    def test_what_it_makes_has_to_leave(self) -> None:
+        assert not second().state.may_stay(1)
+
     def test_its_failure_does_not_count(self) -> None:
         core = Core([[], [0]], "s0/w0", planned={0: 0, 1: 0})
         assert core.begin(0) == [Listen(), Run(0)]
@@ -158,6 +172,20 @@ class TestFlexible:
         ]
         core.answer(started=[("s0/t0", 1)])
         assert core.finish(0) == [Send((Finished(0, SMALL, (1, 2), keep=True, watchers=("s0/t0",)),), ran=1)]
+
+    def test_what_cannot_leave_is_taken_here_if_it_would_be_without_a_second(self) -> None:
+        """0 → 1; 0 takes long on t0."""
+        core = Core([[], [0]])
+        core.begin(0)
+        core.tell(Straggles(0))
+        core.answer(started=[("s0/t0", 1)])
+        assert core.tell(TaskFinished(0, stays=True)) == [Run(1)]
+
+    def test_what_others_take_cannot_stay(self) -> None:
+        core = Core([[], [0], [0]])
+        core.begin(0)
+        core.tell(Straggles(0))
+        assert not core.state.may_stay(0)
 
     def test_if_the_second_was_faster_nothing_is_left_to_do(self) -> None:
         core = Core([[], [0], [0]])

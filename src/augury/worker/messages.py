@@ -32,11 +32,13 @@ class TaskFinished(Event, frozen=True):
     Attributes:
         size_bytes: Of its output; counts only if `WorkerState.leaves(task)`.
         duration_s: How long it ran.
+        stays: Whether its output cannot leave; then `WorkerState.may_stay(task)`.
     """
 
     task: int
     size_bytes: int = 0
     duration_s: float = 0.0
+    stays: bool = False
 
 
 class TaskRaised(Event, frozen=True):

@@ -33,6 +33,8 @@ from contextlib import nullcontext, suppress
 from itertools import groupby
 from typing import Any, cast
 
+import msgspec
+
 from augury.config import Resources
 from augury.errors import (
     AuguryError,
@@ -345,7 +347,9 @@ class Runner:
             while True:
                 with self._lock:
                     done = self._working.pop(me, None)
-                    self._ran += isinstance(event, m.TaskFinished)
+                    if isinstance(event, m.TaskFinished):
+                        self._ran += 1
+                        event = self._as_shared(event) if self._told_late else event
                     if event is not None:
                         self._take(self._state.handle(event, time.monotonic()))
                     if done is not None and self._abandoned:
@@ -427,7 +431,7 @@ class Runner:
                 if self._memo.settle(task, value, info.cache_s):
                     self._forget_measurement(measured)  # it says nothing of how long the function takes
                     measured = None
-            size_bytes = self._values.keep(task, value, leaves=self._state.leaves(task))
+            size_bytes, stays = self._keep(task, value)
         except BaseException as error:
             section.close()
             self._due.pop(me, None)
@@ -441,7 +445,25 @@ class Runner:
         duration_s = ended_s - began_s
         if measured:
             self._measure(task, measured, duration_s, time.monotonic() - ended_s)
-        return m.TaskFinished(task, size_bytes, duration_s)
+        return m.TaskFinished(task, size_bytes, duration_s, stays)
+
+    def _keep(self, task: int, value: Any) -> tuple[int, bool]:
+        """Take an output; its size, if it may have to leave, and whether it cannot and need not."""
+        try:
+            return self._values.keep(task, value, leaves=self._state.leaves(task)), False
+        except SerializationError:
+            if not self._state.may_stay(task):
+                raise
+        return self._values.keep(task, value, leaves=False), True
+
+    def _as_shared(self, event: m.TaskFinished) -> m.TaskFinished:
+        """If a second worker was claimed for a task after its output was taken, that has to leave; the lock is held."""
+        if event.size_bytes or event.stays or not self._state.may_stay(event.task):
+            return event
+        try:
+            return msgspec.structs.replace(event, size_bytes=self._values.pack(event.task).size_bytes)
+        except SerializationError:
+            return msgspec.structs.replace(event, stays=True)
 
     def _set_inputs_apart(self, task: int, began_s: float) -> None:
         """Before a task that may be cut changes what it is given: whoever begins it anew needs that as it was."""

@@ -153,9 +153,15 @@ class WorkerState:
 
     def leaves(self, task: int) -> bool:
         """Whether the output of a task may have to leave this worker, so that its size matters."""
+        return task in self._shared or self._leaves_alone(task)
+
+    def may_stay(self, task: int) -> bool:
+        """Whether the output of a task leaves only since a second worker runs the task too: that one can do without."""
+        return task in self._shared and task != self._second_for and not self._leaves_alone(task)
+
+    def _leaves_alone(self, task: int) -> bool:
+        """Whether the output of a task that no second worker runs may have to leave."""
         if task in self.view.graph.sink_set or (self._policies and self._policies.watchers(task)):
-            return True
-        if task in self._shared:
             return True
         worker_of = self.view.worker_of
         if worker_of[task] and all(worker_of[consumer] == worker_of[task] for consumer in self._dependents[task]):
@@ -336,6 +342,8 @@ class WorkerState:
         if task in self._abandoned:
             self._finished_in_vain(task)
             return
+        if event.stays:
+            del self._shared[task]  # the second worker fares no better, or does it in vain
         self._running.discard(task)
         self._ran += not self._is_duplicable(task)
         self._pace.add(event.duration_s)
