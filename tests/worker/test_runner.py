@@ -48,7 +48,7 @@ from augury.worker.code import RunCache
 from augury.worker.failure import Failure, decode_failure
 from augury.worker.heart import BEATS
 from augury.worker.interrupt import Interrupted
-from augury.worker.messages import Leave
+from augury.worker.messages import Event, FetchFailed, Leave
 from augury.worker.patience import Patience
 from augury.worker.policies import Policy, packed
 from augury.worker.recorder import Recorder
@@ -436,10 +436,35 @@ class TestDuplicates:
         assert place.run(outputs, {0: 0, 1: 1, 2: 1}, hints=hints({0: NOW})) == 2
         assert gates.visits["fails"] == 2
 
+    def test_a_duplicate_whose_input_cannot_be_loaded_is_forgotten(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """0 → 1 → 3      w0: 0, 1, which goes on when w1 has failed to load 0      w1: 2, 3"""
+        fetch = Runner._fetch
+
+        def fetch_and_tell(runner: Runner, tasks: tuple[int, ...]) -> Event:
+            event = fetch(runner, tasks)
+            if isinstance(event, FetchFailed):
+                gates["it cannot"].set()
+            return event
+
+        monkeypatch.setattr(Runner, "_fetch", fetch_and_tell)
+        gates["now"].set()
+        given = unloadable("now", ValueError)
+        outputs = total(takes("first is in", "it cannot", given), pass_gate("first is in"))
+        assert place.run(outputs, {0: 0, 1: 0, 2: 1, 3: 1}, hints=hints({1: NOW})) == 2
+
     def test_a_task_may_change_its_input_while_that_is_written(self, place: Place) -> None:
         """0 → 1 → 3      w0: 0, 1      w1: 2, 3      each run of 1 sees 0 as it was"""
         outputs = total(spoiling("first is in", listing()), pass_gate("first is in"))
         assert place.run(outputs, {0: 0, 1: 0, 2: 1, 3: 1}, hints=hints({1: NOW})) == 60_000 + 1
+
+
+@task
+def takes(opened: str, awaited: str, _: object) -> int:
+    gates[opened].set()
+    gates.wait(awaited)
+    return 1
 
 
 @task

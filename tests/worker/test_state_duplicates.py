@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from augury.config import Resources
-from augury.plan.hints import TaskDupHint
+from augury.plan.hints import PreLoadHint, TaskDupHint
 from augury.storage.protocols import Status
 from augury.worker.messages import (
     Abandon,
@@ -24,6 +24,7 @@ from augury.worker.messages import (
     Fail,
     Fetch,
     Fetched,
+    FetchFailed,
     Finished,
     InputsReady,
     Leave,
@@ -38,6 +39,7 @@ from augury.worker.messages import (
     TaskAbandoned,
     TaskFinished,
     TaskRaised,
+    TasksCompleted,
     WaitedLong,
 )
 from tests.worker.shapes import LARGE, SMALL, Core
@@ -359,6 +361,42 @@ class TestFailures:
         core.tell(Fetched((0,)))
         assert core.hear(3) == [Discard((2,)), Abandon(1)]
         assert core.tell(TaskAbandoned(1)) == [Discard((0,)), Leave(Status.RUNNING)]
+
+
+class TestWhatCannotBeFetched:
+    FAILED = FetchFailed((0,), b"why")
+
+    def test_a_duplicate_whose_inputs_do_not_come_is_forgotten_and_not_tried_again(self) -> None:
+        core = waiting()
+        assert core.hear(0) == [Fetch((0,))]
+        assert core.tell(self.FAILED) == [Discard((0,))]
+        assert core.tell(AlarmRang(), 5000.0) == []
+        assert core.hear(1, small=True) == []
+        assert core.tell(InputsReady(3)) == [Run(3)]
+
+    def test_the_inputs_of_a_task_of_its_own_have_to_come(self) -> None:
+        core = Core([[], [0]], "w1", planned={0: 0, 1: 1})
+        core.begin()
+        assert core.tell(InputsReady(1)) == [Fetch((0,))]
+        assert core.tell(self.FAILED) == [Discard((0,)), Fail(1, b"why"), Leave(Status.FAILED)]
+
+    def test_but_not_the_first_time_if_they_are_fetched_early(self) -> None:
+        core = Core([[], [0]], "w1", planned={0: 0, 1: 1}, hints={1: (PreLoadHint(),)})
+        core.begin()
+        assert core.hear(0) == [Fetch((0,), early=True)]
+        assert core.tell(self.FAILED) == [Discard((0,))]
+        assert core.tell(InputsReady(1)) == [Fetch((0,))]
+
+    def test_nor_if_they_came_in_another_way(self) -> None:
+        core = waiting()
+        core.hear(0)
+        core.tell(TasksCompleted((), (0,)))
+        assert core.tell(self.FAILED) == [Run(1, duplicate=True)]
+
+    def test_a_second_worker_leaves_the_task_to_the_first(self) -> None:
+        core = Core([[], [0], [1]], "s1/w0", planned={0: 0, 1: 0, 2: 0})
+        assert core.begin(1) == [Listen(), Fetch((0,))]
+        assert core.tell(self.FAILED) == [Discard((0,)), Leave(Status.RUNNING)]
 
 
 class TestGivingTheSlotUp:

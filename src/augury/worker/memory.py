@@ -55,6 +55,13 @@ class Memory:
             if task not in self.uses:
                 self.drop_if_unused(task)
 
+    def fetch_failed(self, tasks: Iterable[int]) -> None:
+        """Outputs do not come; some may have come in another way, or in part."""
+        self.fetching.difference_update(tasks)
+        lost = tuple(task for task in tasks if task not in self.values)
+        if lost:
+            self._emit(m.Discard(lost))
+
     def use(self, tasks: Iterable[int]) -> None:
         """Something here will take outputs."""
         uses = self.uses

@@ -55,6 +55,13 @@ class Fetched(Event, frozen=True):
     tasks: tuple[int, ...]
 
 
+class FetchFailed(Event, frozen=True):
+    """Outputs of others could not be fetched, or not loaded; `failure` is what the client gets if they must be."""
+
+    tasks: tuple[int, ...]
+    failure: bytes
+
+
 class OutputStored(Event, frozen=True):
     """A large output is an object in storage now."""
 
@@ -190,7 +197,7 @@ class Abandon(Command, frozen=True):
 
 
 class Fetch(Command, frozen=True):
-    """Bring outputs of other workers into memory, in as few round trips as possible. Answer: Fetched.
+    """Bring outputs of other workers into memory, in as few round trips as possible. Answer: Fetched, or FetchFailed.
 
     Attributes:
         early: No task waits for them yet: nothing else may be held up by it.

@@ -595,10 +595,14 @@ class Runner:
     def _fetch(self, tasks: tuple[int, ...]) -> m.Event:
         try:
             self._values.fetch(tasks)
-        except RunLost:
-            if self._coordination.status() is not Status.SUCCEEDED:
-                raise
-            return m.StopRequested(Status.SUCCEEDED)  # others have done all that we wanted them for
+        except UntrustedData:
+            raise  # somebody meddles with the run
+        except AuguryError as error:
+            status = self._coordination.status() if isinstance(error, RunLost) else Status.RUNNING
+            if status is not Status.RUNNING:
+                return m.StopRequested(status)  # others have done all that we wanted them for, or nobody wants it
+            _log.warning("worker %s cannot fetch what others made", self._name, exc_info=error)
+            return m.FetchFailed(tasks, platform_failure(self._name, error).encode())
         return m.Fetched(tasks)
 
     def _prewarm(self, resources: Resources, count: int) -> None:

@@ -337,6 +337,23 @@ class WorkerState:
                 self._queue.appendleft(task)
         self._memory.fetched(event.tasks)
 
+    def _fetch_failed(self, event: m.FetchFailed) -> None:
+        """A task of ours cannot do without; what another worker does too is left to that one."""
+        arrived = self._memory.values.intersection(event.tasks)  # in another way
+        self._memory.fetch_failed(event.tasks)
+        self._fetched(m.Fetched(tuple(sorted(arrived))))
+        failed = set(event.tasks) - arrived
+        for task in [task for task, lacking in self._dups.fetching.items() if lacking & failed]:
+            self._dups.spoiled.add(task)
+            self._drop_duplicate(task)
+        if self._blocked.get(self._second_for, set()) & failed:
+            self._dups.spoiled.add(self._second_for)
+            self._forget(self._second_for)
+        blocked = [task for task, lacking in self._blocked.items() if lacking & failed]
+        if blocked:
+            self._commands.append(m.Fail(blocked[0], event.failure))
+            self._leave(Status.FAILED)
+
     def _finished(self, event: m.TaskFinished) -> None:
         task = event.task
         if task in self._abandoned:
@@ -968,6 +985,7 @@ class WorkerState:
         m.TaskFinished: _finished,
         m.TaskRaised: _raised,
         m.Fetched: _fetched,
+        m.FetchFailed: _fetch_failed,
         m.OutputStored: _stored,
         m.Reported: _reported,
         m.FlushDue: _flush_due,
