@@ -358,10 +358,15 @@ class TestPreLoading:
 
 class TestPreWarming:
     def test_it_is_asked_for_when_the_task_starts_and_does_not_hold_it_up(self, place: Place) -> None:
-        """0 on w0, whose gateway answers only when 0 is done"""
-        place.gateway.on_prewarm = lambda: gates.wait("done")
-        hint = PreWarmHint(BIG, 3)
-        assert place.run(open_gate("done"), {0: 0}, hints=hints({0: hint})) == 1
+        """0 → 1 on w0, whose gateway is asked while 0 runs, and answers only when 1 does"""
+
+        def answer_late() -> None:
+            gates["asked"].set()
+            gates.wait("done")
+
+        place.gateway.on_prewarm = answer_late
+        outputs = open_gate("done", pass_gate("asked"))
+        assert place.run(outputs, {0: 0, 1: 0}, hints=hints({0: PreWarmHint(BIG, 3)})) == 1
         assert place.gateway.prewarmed == [(BIG, 3)]
 
     def test_it_may_be_asked_for_later(self, place: Place) -> None:
