@@ -3,7 +3,7 @@
 import pytest
 
 from augury.dag.graph import FunctionInfo
-from augury.storage.protocols import Status, Tried
+from augury.storage.protocols import Published, Status, Tried
 from augury.worker.messages import (
     Abandon,
     Alarm,
@@ -11,6 +11,7 @@ from augury.worker.messages import (
     Discard,
     Fail,
     Finished,
+    FlushDue,
     HandedOver,
     HandOver,
     HandOverDue,
@@ -104,6 +105,18 @@ def test_a_planned_worker_tells_what_is_done_so_that_it_is_not_done_again() -> N
     core.finish(1)
     assert core.tell(HandOverDue({1: SMALL})) == [Send((Finished(0), Finished(1, SMALL, keep=True)), ran=2)]
     assert core.answer() == [HandOver()]
+
+
+def test_what_is_being_told_is_not_told_again_but_published_once_it_is_stored() -> None:
+    """0 → 1 on w0, 2 on w1; 0, 2 → 3, flexible. Storage stores no output with a completion that it has counted."""
+    core = Core([[], [0], [], [0, 2]], "w0", planned={0: 0, 1: 0, 2: 1})
+    core.begin()
+    core.finish(0, LARGE)
+    told = Finished(0, LARGE, consumers=(3,))
+    assert core.tell(FlushDue(0.0)) == [Send((told,), ran=1)]
+    assert core.tell(WindDown({0: LARGE})) == [Store(0)]
+    core.answer(ready=[3])
+    assert core.tell(OutputStored(0)) == [Send(published=(Published(0, LARGE),))]
 
 
 class TestTries:

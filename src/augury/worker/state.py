@@ -846,8 +846,8 @@ class WorkerState:
         outbox = self._outbox
         outbox.unstored |= {task: size for task, size in sizes.items() if task in outbox.unstored}
         for task in self._planned:
-            if task not in self._remaining and task not in outbox.counted:
-                outbox.pending.setdefault(task, m.Finished(task, outbox.unstored.get(task, 0)))
+            if not (task in self._remaining or task in outbox.counted or outbox.holds(task)):
+                outbox.pending[task] = m.Finished(task, outbox.unstored.get(task, 0))
         for task in self.needed_later():
             if task in sizes:
                 outbox.put_in_storage(task)
