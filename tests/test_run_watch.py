@@ -22,7 +22,7 @@ from augury.plan.planners.wukong import WukongPlanner
 from augury.plan.predictions import Evidence, FixedPredictions
 from augury.run import RunWatch
 from augury.run.parting import Parting
-from augury.storage.protocols import CLIENT, Care, Recorded, Status, WorkerSummary
+from augury.storage.protocols import CLIENT, Care, Claim, Recorded, Status, WorkerSummary
 from tests.played import PlayedPlatform
 
 SMALL, LARGE = Resources(memory_mb=512), Resources(memory_mb=1024)
@@ -343,3 +343,18 @@ def test_who_waits_for_the_report_learns_that_there_is_none(monkeypatch: pytest.
     assert run.watch.cancel()
     with pytest.raises(MemoryError, match="no room"):
         run.watch.settled.result(PATIENCE_S)
+
+
+def test_workers_that_cannot_be_started_again_are_told_of_only_while_the_run_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = played()
+    run.start()
+    run.stage.gone = True
+    lost = [Claim("t0", (0,), SMALL, attempt=2)]
+    run.watch._restarts.start(lost)
+    run.cancel()
+    run.watch._restarts.start(lost)
+    assert [one.message for one in caplog.records if "could not start again" in one.message] == [
+        "could not start again t0 (attempt 2): nobody is there"
+    ]

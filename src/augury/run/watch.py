@@ -150,7 +150,7 @@ class RunWatch:
         self._deaths = platform.deaths
         self._restarts = Restarts(
             self._coordination,
-            invoke=self._start_workers,
+            invoke=self._start_again,
             give_up=self._end_for_gateway,
             patience_s=care.patience_s,
             lease_s=care.lease_s,
@@ -460,6 +460,14 @@ class RunWatch:
 
     def _start_workers(self, claims: Sequence[Claim]) -> None:
         self._platform.gateway.invoke(self._invocations(claims))
+
+    def _start_again(self, claims: Sequence[Claim]) -> None:
+        """Start lost workers. If that fails once the run is over, nobody needs them, nor to hear of it."""
+        try:
+            self._start_workers(claims)
+        except GatewayError:
+            if not self._over.is_set():
+                raise
 
     def _give_up(self, hopeless: Hopeless) -> None:
         self._fail(lost_for_good(hopeless))
