@@ -70,7 +70,7 @@ _decode_event = msgspec.msgpack.Decoder(
 _decode_claim = guarded("a claim")(msgspec.msgpack.Decoder(tuple[list[int], float, int]).decode)
 _decode_spec = guarded("the description of a run")(msgspec.msgpack.Decoder(RunSpec).decode)
 _SUCCEEDED = _encode(RunEnded(Status.SUCCEEDED))
-_NOBODY = Caller(b"", 0, 0)
+_NOBODY = Caller(b"", 0, b"")
 _BITS = tuple(tuple(bit for bit in range(8) if byte & (128 >> bit)) for byte in range(256))
 
 

@@ -12,7 +12,7 @@ import hashlib
 import math
 import os
 import re
-from collections import deque
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -50,6 +50,10 @@ _SLICE_BYTES = 1 << 20
 _CONNECT_TIMEOUT_S = 10.0
 
 _MAX_CONNECTIONS = 10_000
+
+_NAME_BYTES = 8
+_CALL_BYTES = 4
+"""As scripts read them (`lua/common.lua`)."""
 
 _OPTIONS = frozenset(
     {
@@ -92,41 +96,49 @@ class Caller(NamedTuple):
     Attributes:
         name: Who.
         call: Which call of it.
-        known: The last call of it that was answered; 0 if none was.
+        known: Calls that were answered, of this caller and others of the same client, as far as no call has told of
+            them that was answered itself: names and numbers, one after another.
     """
 
     name: bytes
     call: int
-    known: int
+    known: bytes
 
 
 class Callers:
     """Names for the callers of one client, each used by one thread at a time.
 
-    What a caller knows to be answered shows, with its next call, whether Redis has lost it. So names take turns, lest
-    what one of them knows is never told; and they are used again after a call that failed. It may still be under way,
-    but its number is that of no other call.
+    What a client knows to be answered shows, with its next call, whether Redis has lost it: whichever of its callers
+    makes that. Names are used again after a call that failed: it may still be under way, but no other has its number.
     """
 
     def __init__(self) -> None:
-        self._free: deque[Caller] = deque()
+        self._begin()
+
+    def _begin(self) -> None:
         self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._free: list[tuple[bytes, int]] = []  # names, and their last calls
+        self._untold: dict[bytes, int] = {}  # answered calls that none tells of which was answered itself
 
     @contextmanager
     def one(self) -> Iterator[Caller]:
         """A caller that nobody else uses meanwhile, with a new number for its call."""
-        if self._owner != os.getpid():  # a fork: these names are still the parent's
-            self._free, self._owner = deque(), os.getpid()
+        if self._owner != os.getpid():  # a fork: these names are still the parent's, and so may be the lock
+            self._begin()
+        with self._lock:
+            name, last = self._free.pop() if self._free else (os.urandom(_NAME_BYTES), 0)
+            told = tuple(self._untold.items())
+        number = last + 1
         try:
-            before = self._free.popleft()
-        except IndexError:
-            before = Caller(os.urandom(8), 0, 0)
-        caller = before._replace(call=before.call + 1)
-        try:
-            yield caller
-            caller = caller._replace(known=caller.call)
+            yield Caller(name, number, b"".join(known + call.to_bytes(_CALL_BYTES) for known, call in told))
+            with self._lock:
+                for known, call in told:
+                    if self._untold.get(known) == call:
+                        del self._untold[known]
+                self._untold[name] = number
         finally:
-            self._free.append(caller)
+            self._free.append((name, number))
 
 
 class RedisClient:

@@ -4,14 +4,14 @@
 -- name, because `fail` and `remove` only learn here which there are; they have the run's hash tag, so they
 -- are in the same slot. A run that does not exist has no status, and no script but `create` then writes.
 --
--- ARGV[1] is a caller that makes one call at a time, ARGV[2] counts its calls, and ARGV[3] is the last one whose answer it
--- got: see `answered` and `has_forgotten`.
+-- ARGV[1] is a caller that makes one call at a time, ARGV[2] counts its calls, and ARGV[3] names the last answered call of each
+-- caller of the same client of which that has not told yet: see `answered` and `has_forgotten`.
 local call = redis.call
 local META, DONE, COUNTS, OUTPUTS, LARGE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local SINKS, WORKERS, STARTING, LEFT, SPEC = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local LEASES, CLAIMS, GRANTS, LOSSES, CLIENT = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local INBOX = string.sub(CLIENT, 1, -(#'client' + 1))
-local CALLER, NUMBER, KNOWN = 'caller:' .. ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local CALLER, NUMBER, KNOWN = 'caller:' .. ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 local state = call('HMGET', META, 'status', 'ttl', 'invocations', 'left', CALLER, 'lease', 'lost')
 local status, ttl = state[1], tonumber(state[2])
@@ -83,11 +83,24 @@ local function is_late()
   return last and last[1] > NUMBER
 end
 
--- The last call of a caller is remembered. If one is not that its caller knows to be answered, it was answered by a Redis that
+-- The last call of a caller is remembered. If one is not that its client knows to be answered, it was answered by a Redis that
 -- has lost it since: restarted with an old copy of its data, or a replica that had not got everything. What is left contradicts
 -- what workers know.
 local function has_forgotten()
-  return KNOWN > 0 and (not last or last[1] < KNOWN)
+  local place = 1
+  while place <= #KNOWN do
+    local name, number
+    name, number, place = struct.unpack('>c8I4', KNOWN, place)
+    local found = last
+    if 'caller:' .. name ~= CALLER then
+      local data = call('HGET', META, 'caller:' .. name)
+      found = data and cmsgpack.unpack(data)
+    end
+    if not found or found[1] < number then
+      return true
+    end
+  end
+  return false
 end
 
 -- The reply, remembered; and fields of META to set with it.
