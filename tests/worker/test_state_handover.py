@@ -119,6 +119,20 @@ def test_what_is_being_told_is_not_told_again_but_published_once_it_is_stored() 
     assert core.tell(OutputStored(0)) == [Send(published=(Published(0, LARGE),))]
 
 
+def test_what_was_told_without_its_value_is_still_to_be_stored() -> None:
+    """0 → 2, 3 and 1 → 4, all on w0: 0 is first told for its completion alone, and meanwhile turns out to be needed."""
+    core = Core([[], [], [0], [0], [1]], "w0", planned=dict.fromkeys(range(5), 0))
+    core.begin()
+    core.finish(0)
+    assert core.finish(1) == [Run(2)]
+    assert core.tell(WindDown({1: LARGE})) == [Store(1), Send((Finished(0),), ran=2)]
+    core.finish(2)
+    assert core.tell(WindDown({0: LARGE})) == [Store(0)]
+    core.answer()
+    core.tell(OutputStored(0))
+    assert core.answer()[-1] == Send(published=(Published(0, LARGE),))
+
+
 class TestTries:
     """0, which may be tried three times, with 8 s, and then 16 s in between."""
 

@@ -194,10 +194,16 @@ class Outbox:
                 self._report_again(finished, is_ours)
                 continue
             self.counted.add(finished.task)
-            if finished.keep or finished.stored or not finished.consumers or not ready.issuperset(finished.consumers):
+            if self._is_stored(finished, ready):
                 self.unstored.pop(finished.task, None)
         for published in sent.published:
             self.unstored.pop(published.task, None)
+
+    def _is_stored(self, finished: m.Finished, ready: set[int]) -> bool:
+        """Whether an output is in storage, now that its completion was counted and tasks became ready by that."""
+        if finished.keep or finished.stored or finished.task in self._view.graph.sink_set:
+            return True
+        return not ready.issuperset(finished.consumers)  # what nobody takes is told without a value
 
     def _report_again(self, finished: m.Finished, is_ours: Callable[[int], bool]) -> None:
         """A held output must be stored first; unless all who take it have turned out to be ours meanwhile."""
