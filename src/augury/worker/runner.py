@@ -993,8 +993,9 @@ class Runner:
             wanted = [event for event in events if event.inline is not None and self._state.wants(event.task)]
         for event in wanted:
             self._values.receive(event.task, event.inline or b"")
-        received = tuple(event.task for event in wanted)
-        self._tell(m.TasksCompleted(tuple(event.task for event in events), received))
+        with self._lock:
+            received = self._still_here(event.task for event in wanted)
+            self._handle(m.TasksCompleted(tuple(event.task for event in events), received))
 
     def _hear(self, event: object) -> None:
         if isinstance(event, TaskReady):
@@ -1002,9 +1003,14 @@ class Runner:
             for task, data in event.outputs.items():
                 if task not in self._values:
                     self._values.receive(task, data)
-            self._tell(m.InputsReady(event.task, tuple(event.outputs)))
+            with self._lock:
+                self._handle(m.InputsReady(event.task, self._still_here(event.outputs)))
         elif isinstance(event, Stop):
             self._tell(m.StopRequested())
+
+    def _still_here(self, tasks: Iterable[int]) -> tuple[int, ...]:
+        """Those of some outputs that nothing took away since they came, as a fetch does that fails; the lock is held."""
+        return tuple(task for task in tasks if task in self._values)
 
     def _check_known(self, tasks: Iterable[int]) -> None:
         """Refuse events that no worker of this run sent."""
@@ -1041,7 +1047,8 @@ class Runner:
                 self._take_back_late()
             elif leave.status not in (Status.RUNNING, Status.REPLACED):
                 self._take_back()
-            if not self._is_owed:  # else storage may be back, and the lease has to run out: it is all that others see
+            # If a successor must do what is left, the lease has to run out: that is all that others see of it.
+            if not (self._is_owed and self._coordination.status() is Status.RUNNING):
                 self._coordination.leave(summary)
         except AuguryError as error:
             _log.warning("worker %s cannot say that it ended: %s", self._invocation.worker, error)
