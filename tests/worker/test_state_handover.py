@@ -20,10 +20,8 @@ from augury.worker.messages import (
     Run,
     Send,
     Store,
-    Straggles,
     TaskAbandoned,
     TaskRaised,
-    TasksCompleted,
     WindDown,
 )
 from augury.worker.retries import pause_s
@@ -181,23 +179,3 @@ class TestTries:
         core = Core([[], [0]], retries=2)
         commands = core.begin_again(claims={"t0": (0, 1)}, done=[0], stored=[0], tried=[Tried(0, 3, 5.0)])
         assert not any(isinstance(command, Alarm) for command in commands)
-
-
-class TestInVain:
-    """0 → 1, 2; 0 takes long on t0, does not let itself be stopped, and a second worker was faster."""
-
-    def core(self) -> Core:
-        core = Core([[], [0], [0]])
-        core.begin(0)
-        core.tell(Straggles(0))
-        core.answer(started=[("s0/t0", 1)])
-        assert core.tell(TasksCompleted((0,))) == [Abandon(0)]
-        return core
-
-    def test_no_successor_is_started_where_nothing_is_left_to_do(self) -> None:
-        assert self.core().tell(HandOverDue()) == []
-
-    def test_but_near_the_limit(self) -> None:
-        core = self.core()
-        core.tell(WindDown())
-        assert core.tell(HandOverDue()) == [HandOver()]

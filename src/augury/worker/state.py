@@ -862,9 +862,7 @@ class WorkerState:
 
     def _hand_over_due(self, event: m.HandOverDue) -> None:
         """The platform's patience is at its end: what still runs is begun anew by the successor."""
-        # At the platform's limit even what runs in vain is a reason: who is killed there counts as lost.
-        running = self._running if self._winding_down else self._running - self._abandoned
-        left = running or self._queue or self._blocked or self._waits or self._pauses or self._outbox.claims
+        left = self._running or self._queue or self._blocked or self._waits or self._pauses or self._outbox.claims
         if self._handing_over or not (left or self._remaining):
             return
         self._winding_down = self._handing_over = True
