@@ -1009,7 +1009,7 @@ class Runner:
             self._tell(m.StopRequested())
 
     def _still_here(self, tasks: Iterable[int]) -> tuple[int, ...]:
-        """Those of some outputs that nothing took away since they came, as a fetch does that fails; the lock is held."""
+        """Those of some outputs that nothing took away again, as a fetch does that fails; the lock is held."""
         return tuple(task for task in tasks if task in self._values)
 
     def _check_known(self, tasks: Iterable[int]) -> None:
