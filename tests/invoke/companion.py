@@ -2,4 +2,10 @@
 
 import subprocess
 
-process = subprocess.Popen(["sleep", "1000"])
+_SCRIPT = "read order; sleep 1000 >/dev/null & echo $!"
+_launcher = subprocess.Popen(["sh", "-c", _SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def start_daemon() -> int:
+    """Have the process start another one, which stays, and end."""
+    return int(_launcher.communicate(b"\n")[0])

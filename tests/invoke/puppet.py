@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from augury.errors import UntrustedData
+from augury.invoke.embedded.processes import children
 from augury.invoke.gateway import Invocation, InvocationContext, Loss
 from augury.trust import process_keyring
 
@@ -93,6 +94,12 @@ def _spawn_orphan() -> int:
     return int(subprocess.run(shell, stdout=subprocess.PIPE, check=True, start_new_session=True).stdout)
 
 
+def _start_daemon() -> int:
+    """What the module has started already starts another process."""
+    daemon: int = sys.modules["tests.invoke.companion"].start_daemon()
+    return daemon
+
+
 def _join_group() -> int:
     """Go to the process group that the supervisor leads."""
     os.setpgid(0, os.getpgid(os.getppid()))
@@ -148,7 +155,8 @@ ORDERS: dict[str, Callable[..., object]] = {
     "try_allocate": _try_allocate,
     "spawn": _spawn,
     "spawn_orphan": _spawn_orphan,
-    "companion": lambda: sys.modules["tests.invoke.companion"].process.pid,
+    "start_daemon": _start_daemon,
+    "children": lambda: sorted(children()),
     "join_group": _join_group,
     "burn": _burn,
     "write": _write,

@@ -247,33 +247,28 @@ def test_what_a_dead_worker_had_started_dies_too(platform: EmbeddedPlatform, sta
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody adopts orphans")
-def test_a_worker_takes_what_it_had_started_in_other_sessions_along_and_nothing_else(
+def test_orphans_do_not_become_children_of_their_worker_and_are_reaped(
     platform: EmbeddedPlatform, stage: Stage
 ) -> None:
-    platform.gateway().invoke([invocation("a", "doomed"), invocation("b", "other")])
-    doomed, other = sorted((stage.next(), stage.next()), key=lambda puppet: puppet.worker)
-    child, orphan = doomed.order("spawn", "own"), doomed.order("spawn_orphan")
-    spared = other.order("spawn_orphan")
-    platform.gateway().stop("doomed")
-    wait_until(lambda: not (lives(child) or lives(orphan)), "what it had started is gone")
-    assert lives(spared)
-    other.finish()
-    run_one(platform, stage, "next")  # the pre-loaded parent has seen to all that died
-    assert lives(spared)
-    os.kill(other.pid, signal.SIGKILL)
-    wait_until(lambda: not lives(spared), "it is gone, too")
+    platform.gateway().invoke([invocation()])
+    puppet = stage.next()
+    orphan = puppet.order("spawn_orphan")
+    assert puppet.order("children") == []
+    os.kill(orphan, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{orphan}").exists(), "not even a zombie is left")
 
 
-def test_what_modules_start_when_they_are_imported_outlives_workers(stage: Stage) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody adopts orphans")
+def test_daemons_of_modules_outlive_workers_and_end_with_the_platform(stage: Stage) -> None:
     with embedded(enforce_limits=False, preload=("tests.invoke.companion",)).start() as platform:
         platform.gateway().invoke([invocation("a")])
         puppet = stage.next()
-        companion = puppet.order("companion")
+        daemon = puppet.order("start_daemon")
         puppet.send("exit", 0)
         settle(platform, running=0)
         run_one(platform, stage, "next")  # the pre-loaded parent has seen to all that died
-        assert lives(companion)
-    assert not lives(companion)
+        assert lives(daemon)
+    assert not lives(daemon)
 
 
 def test_a_worker_that_left_its_process_group_can_be_killed(platform: EmbeddedPlatform, stage: Stage) -> None:

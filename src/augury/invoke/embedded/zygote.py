@@ -4,8 +4,8 @@ It is single-threaded, and does nothing but wait for two things: requests of the
 talks through this socket; kill that worker) and deaths of its children, which it reports. When the supervisor is
 gone, it reads the end of its control socket, kills all that descends from it, and ends.
 
-A worker takes with it what it started, in sessions of its own too: while it lives it adopts its orphans itself, so
-whatever else is a child here has come from a worker that is dead.
+What a worker or an imported module had started, and whose parent died, becomes its child. It is reaped here, but lives
+until all end: nobody can tell any more whether the one that it came from is gone.
 
 Before the first fork all objects are moved out of the garbage collector's sight (`gc.freeze`): a collection in a
 worker would otherwise write to, and so copy, nearly every page that it shares with its parent.
@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from augury.dag.imports import watch_imports
-from augury.invoke.embedded.processes import adopt_orphans, children, end_children, kill_group, kill_with_group
+from augury.invoke.embedded.processes import adopt_orphans, end_children, kill_group, kill_with_group
 from augury.invoke.embedded.wire import (
     FORK,
     REQUEST,
@@ -140,7 +140,6 @@ class _Zygote:
         self._pid = os.getpid()
         self._pids: dict[int, int] = {}
         self._workers: dict[int, int] = {}
-        self._spared = children()  # what was imported may have started them
         self._wakeup, self._waker = socket.socketpair()
         self._selector = selectors.DefaultSelector()
 
@@ -205,7 +204,6 @@ class _Zygote:
         status = 1
         try:
             os.setpgid(0, 0)
-            adopt_orphans()
             self._selector.close()
             for inherited in (self._control, self._wakeup, self._waker):
                 inherited.close()
@@ -215,11 +213,6 @@ class _Zygote:
             os._exit(status)
 
     def _reap(self) -> None:
-        self._report_the_dead()
-        for pid in children() - self._workers.keys() - self._spared:
-            kill_with_group(pid)
-
-    def _report_the_dead(self) -> None:
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
