@@ -1,10 +1,12 @@
 """What the pool decides: who runs where, who stays warm, in which order."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from augury.config import Resources
 from augury.invoke.embedded.pool import Pool, Start
+from augury.invoke.gateway import Invocation
 from tests.invoke.stage import invocation
 
 
@@ -184,6 +186,22 @@ def test_what_waits_has_not_ended() -> None:
     assert not pool.has_ended(invocation("b")), "nor has what was stopped"
 
 
+def test_a_long_queue_is_not_searched_for_an_invocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    names_of: list[Invocation] = []
+
+    def counted(one: Invocation) -> tuple[str, str, int]:
+        names_of.append(one)
+        return one.run_id, one.worker, one.attempt
+
+    pool = a_pool(slots=50)
+    begin(pool, *map(str, range(100)))
+    monkeypatch.setattr("augury.invoke.embedded.pool._name", counted)
+    asked = invocation("49"), invocation("99")
+    assert [pool.running_as(one) is None for one in asked] == [False, True]
+    assert not any(map(pool.has_ended, asked))
+    assert names_of == [*asked, *asked]
+
+
 def test_a_run_is_remembered_though_its_worker_was_lost() -> None:
     pool = a_pool()
     (start,) = begin(pool, "a")
@@ -264,6 +282,9 @@ def test_slots_order_and_bounds_hold_whatever_happens(slots: int, max_idle: int,
         assert pool.idle <= max_idle
         assert pool.queued == 0 or pool.running == slots
         assert len({start.worker for start in busy}) == len(busy)
+        assert [start for start in began if pool.running_as(start.job.invocation) == start.worker] == [
+            start for start in began if start in busy
+        ]
         assert names(began) == submitted[: len(began)]
 
 
@@ -290,3 +311,5 @@ def test_the_worker_of_an_invocation_is_found() -> None:
     assert start is not None
     assert pool.running_as(invocation("w")) == start.worker
     assert pool.running_as(invocation("w", attempt=2)) is None
+    pool.finish(start.worker, now_s=1.0)
+    assert pool.running_as(invocation("w")) is None

@@ -21,7 +21,7 @@ Invariants:
   run may not have been told, and asks again.
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
@@ -88,8 +88,9 @@ class Pool:
         self._max_idle = max_idle
         self._numbers = 0
         self._stamp = ""  # of the code that was submitted last
-        self._queue: deque[Job] = deque()
+        self._queue: OrderedDict[_Invoked, Job] = OrderedDict()
         self._busy: dict[int, Start] = {}
+        self._worker_of: dict[_Invoked, int] = {}  # the same the other way round: it is asked for every invocation
         self._idle: OrderedDict[int, _Idle] = OrderedDict()
         self._by_key: dict[Key, dict[int, None]] = {}
         self._warming: dict[int, Resources] = {}  # pre-warmed workers that are not up yet
@@ -124,40 +125,38 @@ class Pool:
 
     def running_as(self, invocation: Invocation) -> int | None:
         """The worker that runs this very invocation."""
-        for worker, start in self._busy.items():
-            if _name(start.job.invocation) == _name(invocation):
-                return worker
-        return None
+        return self._worker_of.get(_name(invocation))
 
     def has_ended(self, invocation: Invocation) -> bool:
         """Whether an invocation came to its end, so that it will not be taken again."""
         name = _name(invocation)
         if name not in self._accepted or invocation.run_id in self._stopped:
             return False
-        waits = any(_name(job.invocation) == name for job in self._queue)
-        return not waits and self.running_as(invocation) is None
+        return name not in self._queue and name not in self._worker_of
 
     def submit(self, invocations: Sequence[Invocation], received_s: float) -> None:
         """Queue invocations; those that were submitted before, or whose run was stopped, are ignored."""
         for invocation in invocations:
-            if _name(invocation) in self._accepted or invocation.run_id in self._stopped:
+            name = _name(invocation)
+            if name in self._accepted or invocation.run_id in self._stopped:
                 continue
-            _remember(self._accepted, _name(invocation), None)
+            _remember(self._accepted, name, None)
             _remember(self._runs, invocation.run_id, None)
             if invocation.detached:
                 _remember(self._detached, invocation.run_id, invocation)
             self._stamp = invocation.stamp
             self.counters.invocations += 1
-            self._queue.append(Job(invocation, received_s))
+            self._queue[name] = Job(invocation, received_s)
 
     def start_next(self) -> Start | None:
         """Give the next invocation a worker, if one waits and a slot is free."""
         if not self._queue or len(self._busy) >= self.slots:
             return None
-        job = self._queue.popleft()
+        name, job = self._queue.popitem(last=False)
         worker = self._take_idle(job.invocation)
         start = Start(self._new_number() if worker is None else worker, job, cold=worker is None)
         self._busy[start.worker] = start
+        self._worker_of[name] = start.worker
         if start.cold:
             self.counters.cold_starts += 1
         else:
@@ -166,7 +165,7 @@ class Pool:
 
     def finish(self, worker: int, now_s: float, *, spent: bool = False) -> list[int]:
         """A worker has done its invocation and waits, unless it is spent; returns workers to retire, perhaps itself."""
-        start = self._busy.pop(worker, None)
+        start = self._free(worker)
         if start is None:
             return []  # its run was stopped, and its death is on the way
         if spent or self._keep_alive_s <= 0:
@@ -197,7 +196,7 @@ class Pool:
         idle = self._idle.pop(worker, None)
         if idle is not None:
             self._unlist(worker, idle.key)
-        start = self._busy.pop(worker, None)
+        start = self._free(worker)
         if start is not None:
             self._accepted.pop(_name(start.job.invocation), None)
         return start
@@ -208,26 +207,29 @@ class Pool:
 
     def requeue(self, job: Job) -> None:
         """Put an invocation that never began at the head of the queue."""
-        _remember(self._accepted, _name(job.invocation), None)
-        self._queue.appendleft(job)
+        name = _name(job.invocation)
+        _remember(self._accepted, name, None)
+        self._queue[name] = job
+        self._queue.move_to_end(name, last=False)
 
     def drop_run(self, run_id: str) -> tuple[int, list[Start]]:
         """Stop a run: forget its queued invocations (how many) and free the slots of its running ones (which)."""
         _remember(self._stopped, run_id, None)
-        kept = [job for job in self._queue if job.invocation.run_id != run_id]
-        dropped = len(self._queue) - len(kept)
-        self._queue = deque(kept)
+        dropped = [name for name, job in self._queue.items() if job.invocation.run_id == run_id]
+        for name in dropped:
+            del self._queue[name]
         killed = [start for start in self._busy.values() if start.job.invocation.run_id == run_id]
         for start in killed:
-            del self._busy[start.worker]
-        return dropped, killed
+            self._free(start.worker)
+        return len(dropped), killed
 
     def drop_workers(self) -> list[Start]:
         """Forget all workers, because they are gone; returns what they ran. What is queued stays."""
         running = list(self._busy.values())
         for start in running:
+            self._free(start.worker)
             self._accepted.pop(_name(start.job.invocation), None)
-        for forgotten in (self._busy, self._idle, self._by_key, self._warming):
+        for forgotten in (self._idle, self._by_key, self._warming):
             forgotten.clear()
         return running
 
@@ -241,12 +243,12 @@ class Pool:
             and start.job.invocation.attempt < invocation.attempt
         ]
         for start in found:
-            del self._busy[start.worker]
+            self._free(start.worker)
         return found
 
     def drop_all(self) -> tuple[list[Job], list[Start]]:
         """Forget everything, because no worker can be had any more; returns what was queued and what ran."""
-        queued, running = list(self._queue), self.drop_workers()
+        queued, running = list(self._queue.values()), self.drop_workers()
         self._queue.clear()
         return queued, running
 
@@ -270,6 +272,13 @@ class Pool:
     def _new_number(self) -> int:
         self._numbers += 1
         return self._numbers
+
+    def _free(self, worker: int) -> Start | None:
+        """Free the slot of a worker; returns what it was busy with."""
+        start = self._busy.pop(worker, None)
+        if start is not None:
+            self._worker_of.pop(_name(start.job.invocation), None)
+        return start
 
     def _take_idle(self, invocation: Invocation) -> int | None:
         keys: tuple[Key, ...] = ((invocation.resources, invocation.stamp), (invocation.resources, None))
