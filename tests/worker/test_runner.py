@@ -696,9 +696,12 @@ def test_who_could_tell_nobody_that_it_gives_up_is_replaced(place: Place, monkey
     assert place.summaries["w0"].attempt == 2
 
 
-@pytest.mark.parametrize(("hopeless", "left"), [("w0", False), ("w1", True)])
-def test_who_could_not_tell_that_there_is_no_hope_for_another_one_leaves(
-    place: Place, monkeypatch: pytest.MonkeyPatch, hopeless: str, left: bool
+@pytest.mark.parametrize(
+    ("hopeless", "status", "left"),
+    [("w0", Status.RUNNING, False), ("w1", Status.RUNNING, True), ("w0", Status.SUCCEEDED, True)],
+)
+def test_who_could_not_tell_that_there_is_no_hope_leaves_if_it_is_for_another_one_or_the_run_is_over(
+    place: Place, monkeypatch: pytest.MonkeyPatch, hopeless: str, status: Status, left: bool
 ) -> None:
     leave = Runner._leave
 
@@ -707,6 +710,7 @@ def test_who_could_not_tell_that_there_is_no_hope_for_another_one_leaves(
         leave(runner, command)
 
     monkeypatch.setattr(MemoryCoordination, "fail", away)
+    monkeypatch.setattr(MemoryCoordination, "status", lambda _: status)
     monkeypatch.setattr(Runner, "_leave", give_up_and_leave)
     assert place.run(number(3), {0: 0}) == 3
     assert ("w0" in place.summaries) is left
