@@ -15,7 +15,7 @@ def main() -> None:
     """Submit, say so, wait."""
     workload, planner, address = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     tasks, _ = WORKLOADS[workload]()
-    platform = Embedded(slots=4, linger_s=0.5)
+    platform = Embedded(slots=4, linger_s=0.5, detached_s=60)  # if Redis ends first, it does not wait for that
     client = Client(
         platform=platform,
         redis=address,

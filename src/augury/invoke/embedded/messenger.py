@@ -75,9 +75,12 @@ class Messenger:
         status: str = await self._loop.run_in_executor(self._thread, _losses().status_of, run_id, self._storage)
         return status
 
-    async def cancel(self, run_ids: Collection[str]) -> None:
-        """End runs whose client is gone."""
-        await self._loop.run_in_executor(self._thread, _lingering().cancel, run_ids, self._storage)
+    async def cancel(self, run_ids: Collection[str], most_s: float) -> None:
+        """End runs whose client is gone; not if storage is away for longer than that."""
+        thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cancel")  # the other one may have much to tell
+        cancelling = self._loop.run_in_executor(thread, _lingering().cancel, run_ids, self._storage)
+        await asyncio.wait([cancelling], timeout=most_s)
+        thread.shutdown(wait=False)
 
     async def linger(self, detached: Mapping[str, Invocation], linger_s: float, most_s: float) -> None:
         """Stay for as long as detached runs need, and then for as long as their results are kept.

@@ -218,8 +218,8 @@ async def _go_on(supervisor: Supervisor, settings: Settings, end: asyncio.Event)
     """The client is gone: end what was only for it, and stay for what is detached."""
     bound, detached = supervisor.runs()
     if bound and (detached or settings.redis):  # with a Redis of our own and nothing else, they simply end with us
-        await supervisor.cancel_runs(bound)
-    if detached:
+        await _first_of(asyncio.ensure_future(supervisor.cancel_runs(bound)), end)
+    if detached and not end.is_set():
         lingering = asyncio.ensure_future(supervisor.linger(settings.linger_s, settings.detached_s))
         await _first_of(lingering, end)
 

@@ -67,6 +67,8 @@ _PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
 _STUCK_S: Final = 5.0
 """How long a worker that has a slot may take to come up, before it counts as stuck."""
+_CANCEL_S: Final = 5.0
+"""How long the runs of a client that is gone go on at most, if storage is away."""
 _TO_LEAVE_S: Final = 2.0
 """How long an invocation whose place another one has may take to notice that and end."""
 
@@ -183,8 +185,8 @@ class Supervisor:
         return await self._messenger.status_of(run_id)
 
     async def cancel_runs(self, run_ids: Collection[str]) -> None:
-        """End runs whose client is gone."""
-        await self._messenger.cancel(run_ids)
+        """End runs whose client is gone; their workers end though storage cannot be told."""
+        await self._messenger.cancel(run_ids, _CANCEL_S)
         for run_id in run_ids:
             self.stop(run_id)
 
