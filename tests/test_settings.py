@@ -63,6 +63,7 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: double(1).compute(plan=odd(5)), PlanError, "must be a Plan, .* not plan=5"),
     (lambda: Client().submit(double(1), plan=odd(5)), PlanError, "must be a Plan"),
     (lambda: augury.compute(double(1), plan=odd("x")), PlanError, "must be a Plan"),
+    (lambda: task(retry_on=odd("OSError"))(abs), DefinitionError, r"retry_on must be exception .* not \('OSError',\)"),
     (lambda: double(1).plan(planner=odd(5)), DefinitionError, r"plan\(planner=…\) must be an object"),
     (lambda: double(1).plan(planner=Lazy()), PlanError, "planner lazy gave None, which is not a Plan"),
     (lambda: Client(planner=Lazy()).submit(double(1)), PlanError, "planner lazy gave None"),

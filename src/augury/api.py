@@ -201,7 +201,7 @@ def task(
     options = TaskOptions(
         retries=retries,
         backoff_s=backoff_s,
-        retry_on=tuple(retry_on) if isinstance(retry_on, Iterable) else (retry_on,),
+        retry_on=tuple(retry_on) if isinstance(retry_on, Iterable) and not isinstance(retry_on, str) else (retry_on,),
         timeout_s=timeout_s,
         memory_mb=memory_mb,
         cache=(Cache() if cache else None) if isinstance(cache, bool) else cache,
