@@ -1,15 +1,17 @@
 """Which client is used, and when its runs end with it, on a platform that a test plays."""
 
 import gc
+import threading
 from typing import Any
 
 import pytest
 
-from augury import Client, PlatformError, RunCancelled, task
+from augury import Client, PlatformError, RunCancelled, RunError, task
 from augury import client as module
 from augury.client import current_client
 from augury.observation import RunEvent, RunStarted
 from augury.run import Run, RunWatch
+from augury.run.parting import Parting
 from augury.storage.protocols import Status
 from tests.played import PlayedPlatform
 
@@ -118,17 +120,100 @@ def test_a_run_that_cannot_be_let_go_of_keeps_no_other_from_ending(monkeypatch: 
     closed[0].end()
 
 
-def test_clients_that_nobody_closed_are_closed_at_the_end_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(Client):
-        def close(self) -> None:
-            raise OSError("on purpose")
+class Closable(PlayedPlatform):
+    """Notes that it was closed."""
 
-    clients = [Broken(history=False), client_on(PlayedPlatform())]
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Broken(PlayedPlatform):
+    """Cannot be closed."""
+
+    def close(self) -> None:
+        raise OSError("on purpose")
+
+
+def test_clients_that_nobody_closed_are_closed_at_the_end_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    platform = Closable()
+    clients = [client_on(Broken()), client_on(platform), client_on(Broken())]
     run = clients[1].submit(double(1), detach=False)
     monkeypatch.setattr(module, "_clients", clients)
     module._close_all()
     with pytest.raises(RunCancelled):
         run.result(PATIENCE_S)
+    assert platform.closed
+
+
+def test_ctrl_c_at_the_end_of_the_process_leaves_no_platform_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    platforms = [Closable(), Closable()]
+    clients = [client_on(platform) for platform in platforms]
+    run = clients[0].submit(double(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_clients", clients)
+        patched.setattr(module, "wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            module._close_all()
+    assert all(platform.closed for platform in platforms)
+    with pytest.raises(RunError, match="was closed; the run goes on"):
+        run.result(PATIENCE_S)
+
+
+def test_all_runs_of_all_clients_are_left_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = [client_on(PlayedPlatform()) for _ in range(2)]
+    runs = [client.submit(double(1), detach=detach) for client in clients for detach in (False, True)]
+    together, close = threading.Barrier(len(runs)), RunWatch.close
+
+    def close_together(watch: RunWatch) -> None:
+        together.wait(PATIENCE_S)
+        close(watch)
+
+    monkeypatch.setattr(RunWatch, "close", close_together)
+    monkeypatch.setattr(module, "_CLOSE_S", PATIENCE_S)
+    monkeypatch.setattr(module, "_clients", clients)
+    module._close_all()
+    assert [run.done() for run in runs] == [True] * 4
+
+
+def test_a_storage_that_is_away_is_not_waited_for_when_a_client_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    back = threading.Event()
+    platform = Closable()
+    client = client_on(platform)
+    for detach in (False, True):
+        client.submit(double(1), detach=detach)
+    monkeypatch.setattr(RunWatch, "close", lambda watch: back.wait())
+    monkeypatch.setattr(module, "_CLOSE_S", 0.0)
+    client.close()
+    assert platform.closed
+    for watch in client._watches:
+        watch.cancel()
+    back.set()
+
+
+def test_runs_are_left_though_no_more_threads_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    names: list[str] = []
+    leave = Parting.leave
+
+    def note_and_leave(parting: Parting) -> None:
+        names.append(threading.current_thread().name)
+        leave(parting)
+
+    platform = PlayedPlatform()
+    client = client_on(platform)
+    runs = [client.submit(double(1)) for _ in range(2)]
+    monkeypatch.setattr(Parting, "leave", note_and_leave)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    client.close()
+    assert names == ["augury-standby"] * 2
+    assert [run.status for run in runs] == ["detached"] * 2
 
 
 def test_a_client_lives_as_long_as_somebody_watches_its_run() -> None:

@@ -15,8 +15,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -46,6 +47,7 @@ from augury.plan.predictions import Predictions
 from augury.planning import Planning, Question, Site, embedded_site, gateway_site
 from augury.predict.sla import SLA, fraction_of
 from augury.run import Place, Platform, Run, RunWatch, attach_run, find_place, sweep_places
+from augury.run.beside import Standby
 from augury.run.care import care_for, ending_with_client
 from augury.settings import (
     check_address,
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_CLOSE_S = 5.0
 _CLOSED = "this client is closed; make a new one"
 
 
@@ -234,7 +237,7 @@ class Client:
         try:
             self._remember(watch)
         except BaseException:
-            watch.close()
+            _wait_for(_begin_to_leave([watch]))
             raise
         return run
 
@@ -294,6 +297,7 @@ class Client:
             if self._closed:  # meanwhile, by another thread
                 raise PlatformError(_CLOSED)
             self._watches.add(watch)
+        _standby.prepare()
         # As long as somebody watches, this also keeps a client alive that the user let go of, to be closed in the end.
         watch.parting.done.add_done_callback(lambda _: self._watches.discard(watch))
 
@@ -456,25 +460,19 @@ class Client:
     def close(self) -> None:
         """Let the platform go. Runs that are not over go on if they are detached, and are cancelled if not.
 
-        Happens by itself at the end of the process, unless that is killed.
+        For a Redis or a gateway that is away, it waits for 5 s in all: then the run's leases, which nobody renews, see
+        to what could not be told. Happens by itself at the end of the process, unless that is killed.
         """
+        _close((self,))
+
+    def _begin_to_close(self) -> "tuple[Sequence[RunWatch], Platform | None]":
+        """Take no more runs; what there is to leave, and to close, which this says once."""
         with self._lock:
             if self._closed or self._owner != os.getpid():  # in a fork the platform and its runs are the parent's
-                return
+                return (), None
             self._closed = True
             platform, self._platform = self._platform, None
-            watches = list(self._watches)
-        try:
-            for watch in watches:
-                try:
-                    watch.close()
-                except Exception as error:  # noqa: BLE001 - the others have to be closed, too
-                    _log.warning("a run could not be let go of: %s", error)
-            for watch in watches:
-                watch.join()
-        finally:
-            if platform is not None:
-                platform.close()
+            return tuple(self._watches), platform
 
     # Being a context
 
@@ -561,12 +559,14 @@ _entered: list[Client] = []
 _default: dict[int, Client] = {}
 _default_lock = threading.Lock()
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
+_standby = Standby()
 
 
 def _renew_locks() -> None:
     """In a fork: what another thread of the parent does under a lock, such as starting a platform, goes on there."""
-    global _default_lock  # noqa: PLW0603 - nobody else holds it
+    global _default_lock, _standby  # noqa: PLW0603 - nobody else holds them
     _default_lock = threading.Lock()
+    _standby = Standby()
     for client in _clients:
         client._lock = threading.Lock()  # noqa: SLF001 - of this module
 
@@ -589,13 +589,40 @@ def current_client() -> Client:
         return client
 
 
+def _close(clients: Sequence[Client]) -> None:
+    """Leave the runs of clients, all at the same time; then let go of their platforms, whatever happens meanwhile."""
+    leaving: list[Future[None]] = []
+    with contextlib.ExitStack() as closing:
+        for client in clients:
+            watches, platform = client._begin_to_close()  # noqa: SLF001 - of this module
+            if platform is not None:
+                closing.callback(platform.close)
+            leaving += _begin_to_leave(watches)
+        _wait_for(leaving)
+
+
+def _begin_to_leave(watches: Sequence[RunWatch]) -> "list[Future[None]]":
+    return [_standby.do(partial(_leave, watch), "augury-leave") for watch in watches]
+
+
+def _wait_for(leaving: "Sequence[Future[None]]") -> None:
+    wait(leaving, _CLOSE_S)  # storage may be away
+
+
+def _leave(watch: RunWatch) -> None:
+    try:
+        watch.close()
+        watch.join()
+    except Exception as error:  # noqa: BLE001 - nobody waits for this
+        _log.warning("a run could not be let go of: %s", error)
+
+
 def _close_all() -> None:
     """At the end of the process: part from all runs, so that those whose value was taken do not stay for others."""
-    for client in tuple(_clients):
-        try:
-            client.close()
-        except Exception as error:  # noqa: BLE001 - the others have to be closed, too
-            _log.warning("%r was not closed: %s", client, error)
+    try:
+        _close(tuple(_clients))
+    except Exception as error:  # noqa: BLE001 - there is nobody left to learn of it
+        _log.warning("not all clients were closed: %s", error)
 
 
 atexit.register(_close_all)

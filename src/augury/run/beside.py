@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from queue import SimpleQueue
 
 
 def do_beside(action: Callable[[], None], name: str) -> "Future[None]":
@@ -17,6 +18,56 @@ def do_beside(action: Callable[[], None], name: str) -> "Future[None]":
     Returns:
         Done when that is.
     """
+    done, act = _promised(action)
+    if not _starts(act, name):
+        act()
+    return done
+
+
+class Standby:
+    """A thread that is there before it is needed, for what must be done when no other one can be started.
+
+    A fork needs one of its own.
+    """
+
+    def __init__(self) -> None:
+        self._actions: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._is_ready = False
+
+    def prepare(self) -> None:
+        """Have the thread, from now on."""
+        with self._lock:
+            self._is_ready = self._is_ready or _starts(self._work, "augury-standby")
+
+    def do(self, action: Callable[[], None], name: str) -> "Future[None]":
+        """Do something in a thread of its own or, where none can be started, in this one, after what it has to do.
+
+        Never here: whoever calls can wait for no longer than they want to. If there is no thread at all, it is left
+        out.
+
+        Args:
+            action: What to do; whatever goes wrong is its own affair.
+            name: What the thread is called.
+
+        Returns:
+            Done when that is, or when it is left out.
+        """
+        done, act = _promised(action)
+        if not _starts(act, name):
+            if self._is_ready:
+                self._actions.put(act)
+            else:
+                done.set_result(None)
+        return done
+
+    def _work(self) -> None:
+        while True:
+            self._actions.get()()
+
+
+def _promised(action: Callable[[], None]) -> "tuple[Future[None], Callable[[], None]]":
+    """What will be done when an action is, and the action that sees to that."""
     done: Future[None] = Future()
 
     def act() -> None:
@@ -25,8 +76,13 @@ def do_beside(action: Callable[[], None], name: str) -> "Future[None]":
         finally:
             done.set_result(None)
 
+    return done, act
+
+
+def _starts(act: Callable[[], None], name: str) -> bool:
+    """Start a thread; whether there can be one."""
     try:
         threading.Thread(target=act, name=name, daemon=True).start()
     except RuntimeError:
-        act()
-    return done
+        return False
+    return True

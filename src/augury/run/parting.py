@@ -14,13 +14,10 @@ import threading
 from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 
-from augury.run.beside import do_beside
 from augury.run.platform import Platform
 from augury.storage.protocols import Coordination, Objects
 
 _log = logging.getLogger(__name__)
-
-_PATIENCE_S = 2.0
 
 
 class Parting:
@@ -83,14 +80,16 @@ class Parting:
             self._try_to_part()
 
     def leave(self) -> None:
-        """The client is closed: if the user has not taken the value by now, others may."""
+        """The client is closed: if the user has not taken the value by now, others may. May block."""
         with self._lock:
             leaves = not self._is_taken
+            parts = self._is_taken and self._is_tidy
             self._is_taken = True
             self._is_arrived &= not leaves
         if leaves and self._platform.alive:
-            parting = do_beside(self._try_to_part, f"augury-part-{self._run_id}")
-            wait([parting], _PATIENCE_S)  # storage may be away
+            self._try_to_part()
+        elif parts:
+            wait([self.done])  # another thread is about it
 
     def lose(self) -> None:
         """The run went with the platform, and everything in it."""

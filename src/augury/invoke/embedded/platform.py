@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -520,8 +520,9 @@ _running: set[EmbeddedPlatform] = set()
 
 
 def _close_all() -> None:
-    for platform in tuple(_running):
-        platform.close()
+    with ExitStack() as closing:  # closes the others, too, if one of them is interrupted
+        for platform in tuple(_running):
+            closing.callback(platform.close)
 
 
 def _forget_all() -> None:
