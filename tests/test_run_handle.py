@@ -23,6 +23,8 @@ class PlayedWatch:
     def take(self) -> None:
         self.taken += 1
 
+    take_beside = take
+
 
 @pytest.fixture
 def watch() -> PlayedWatch:
@@ -96,3 +98,19 @@ def test_what_a_run_raises_is_taken_by_who_awaits_it(run: Run[int], watch: Playe
     with pytest.raises(ValueError, match="on purpose"):
         asyncio.run(await_it())
     assert watch.taken == 1
+
+
+def test_who_has_taken_the_value_cannot_lose_it_any_more(
+    run: Run[int], watch: PlayedWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def await_it() -> int:
+        return await run
+
+    async def stop_once_it_is_taken() -> None:
+        waiting = asyncio.ensure_future(await_it())
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(watch, "take_beside", lambda: loop.call_soon_threadsafe(waiting.cancel))
+        watch.value.set_result(42)
+        assert await waiting == 42
+
+    asyncio.run(stop_once_it_is_taken())

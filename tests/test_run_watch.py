@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from augury.plan.plan import Plan
 from augury.plan.planners.wukong import WukongPlanner
 from augury.plan.predictions import Evidence, FixedPredictions
 from augury.run import RunWatch
+from augury.run import parting as parting_module
 from augury.run.parting import Parting
 from augury.storage.protocols import CLIENT, Care, Claim, Recorded, Status, WorkerSummary
 from tests.played import PlayedPlatform
@@ -330,6 +332,43 @@ def test_a_client_that_is_closed_while_it_tidies_up_follows_the_run_no_more_and_
     parting.tidy()
     assert not run.coordination.unfollow(creator=True), "the other one follows it still"
     run.cancel()
+
+
+def test_who_has_a_value_is_not_held_up_by_a_storage_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    back = threading.Event()
+    run = played(detached=True)
+    run.start()
+    parting = Parting("r1", run.platform, run.coordination, run.storage.objects("r1"), detached=True)
+    monkeypatch.setattr(Parting, "part", lambda parting: back.wait())
+    parting.tidy()
+    parting.take_beside()
+    back.set()
+    run.cancel()
+
+
+def test_who_leaves_while_another_thread_parts_waits_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = threading.Event()
+    run = played(detached=True)
+    run.start()
+    parting = Parting("r1", run.platform, run.coordination, run.storage.objects("r1"), detached=True)
+    part = parting.part
+
+    def wait_and_part() -> None:
+        parts.wait()
+        part()
+
+    def start_and_wait(futures: Sequence[Future[None]]) -> None:
+        parts.set()
+        futures[0].result(PATIENCE_S)
+
+    monkeypatch.setattr(parting, "part", wait_and_part)
+    monkeypatch.setattr(parting_module, "wait", start_and_wait)
+    parting.arrive(cancelled=False)
+    parting.tidy()
+    parting.take_beside()
+    parting.leave()
+    assert parting.done.done()
+    run.watch.settled.result(PATIENCE_S)
 
 
 def test_who_waits_for_the_report_learns_that_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

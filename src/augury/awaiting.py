@@ -20,7 +20,7 @@ async def wait_for_value(value: "Future[Any]", *, cancel: Callable[[], object] |
     Args:
         value: Will hold it.
         cancel: Ends the run; may block. None: the run is that of another client.
-        take: Says that the user has the value; may block.
+        take: Says that the user has the value; must not block.
     """
     try:
         found = await asyncio.wrap_future(value)
@@ -30,9 +30,9 @@ async def wait_for_value(value: "Future[Any]", *, cancel: Callable[[], object] |
                 await asyncio.to_thread(cancel)
         raise
     except Exception:
-        await asyncio.to_thread(take)
+        take()
         raise
-    await asyncio.to_thread(take)
+    take()  # who is cancelled gets nothing: between the value and its return nobody can be
     return found
 
 

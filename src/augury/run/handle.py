@@ -111,13 +111,17 @@ class Run(Generic[T_co]):
         self._check_owner(self._watch.value)
         awaiting = importlib.import_module("augury.awaiting")
         cancel = None if self._watch.attached else self.cancel
-        waiting = awaiting.wait_for_value(self._watch.value, cancel=cancel, take=self._take)
+        waiting = awaiting.wait_for_value(self._watch.value, cancel=cancel, take=self._take_beside)
         value: Generator[Any, None, T_co] = waiting.__await__()
         return value
 
     def _take(self) -> None:
         if self._owner == os.getpid():
             self._watch.parting.take()
+
+    def _take_beside(self) -> None:
+        if self._owner == os.getpid():
+            self._watch.parting.take_beside()
 
     def _check_owner(self, wanted: "Future[Any]") -> None:
         """In a fork nobody watches the run, and what is waited for would never come."""

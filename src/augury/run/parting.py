@@ -14,6 +14,7 @@ import threading
 from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 
+from augury.run.beside import do_beside
 from augury.run.platform import Platform
 from augury.storage.protocols import Coordination, Objects
 
@@ -65,11 +66,20 @@ class Parting:
 
     def take(self) -> None:
         """The user has the value, or what went wrong."""
+        if self._takes():
+            self._try_to_part()
+
+    def take_beside(self) -> None:
+        """The same, for who must not be held up."""
+        if self._takes():
+            do_beside(self._try_to_part, f"augury-part-{self._run_id}")
+
+    def _takes(self) -> bool:
+        """Whether nothing else is to be waited for."""
         with self._lock:
             is_last = self._is_tidy and not self._is_taken
             self._is_taken = True
-        if is_last:
-            self._try_to_part()
+        return is_last
 
     def tidy(self) -> None:
         """The run is over, and its workers have left."""
