@@ -23,6 +23,7 @@ from augury.plan.planners.wukong import WukongPlanner
 from augury.plan.predictions import Evidence, FixedPredictions
 from augury.run import RunWatch
 from augury.run import parting as parting_module
+from augury.run import watch as watch_module
 from augury.run.parting import Parting
 from augury.storage.protocols import CLIENT, Care, Claim, Recorded, Status, WorkerSummary
 from tests.played import PlayedPlatform
@@ -243,6 +244,47 @@ def test_what_a_storage_that_is_away_costs_is_waited_for_once(monkeypatch: pytes
     with pytest.raises(StorageError, match="Redis is away"):
         run.start()
     assert asked.wait(PATIENCE_S), "what there may be of the run is removed, but nobody waits for that"
+    back.set()
+
+
+def test_workers_that_the_gateway_took_before_it_refused_are_stopped_and_nobody_waits_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, back, asked = played(), threading.Event(), threading.Event()
+
+    def take_some(*_: object) -> None:
+        raise GatewayError("the gateway took 5 of 10 workers and no more")
+
+    def stop_late(run_id: str) -> None:
+        asked.set()
+        back.wait()
+
+    monkeypatch.setattr(run.stage, "invoke", take_some)
+    monkeypatch.setattr(run.stage, "stop", stop_late)
+    with pytest.raises(GatewayError, match="5 of 10"):
+        run.start()
+    assert run.coordination.status() is Status.GONE
+    assert asked.wait(PATIENCE_S)
+    back.set()
+
+
+def test_who_presses_ctrl_c_does_not_wait_for_a_storage_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, back, asked = played(), threading.Event(), threading.Event()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def answer_late(*_: object) -> bool:
+        asked.set()
+        back.wait()
+        return False
+
+    monkeypatch.setattr(watch_module, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(run.watch._coordination, "create", interrupt)
+    monkeypatch.setattr(run.watch._coordination, "fail", answer_late)
+    with pytest.raises(KeyboardInterrupt):
+        run.start()
+    assert asked.wait(PATIENCE_S), "what there may be of the run is removed all the same"
     back.set()
 
 

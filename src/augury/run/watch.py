@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, InvalidStateError, wait
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -253,19 +253,20 @@ class RunWatch:
         self._over.set()
         if self._thread.is_alive():  # it sees to the rest
             self.end()
-        elif isinstance(error, StorageError) and not isinstance(error, ObjectTooLarge):
-            # Storage may be away, and has had all the patience that the user has.
-            do_beside(self._remove, f"augury-take-back-{self._run_id}")
-        else:
-            self._remove(asks_gateway=not isinstance(error, GatewayError))
+            return
+        removed = do_beside(self._remove, f"augury-take-back-{self._run_id}")
+        # What may be away has had all the patience that the user has.
+        if isinstance(error, GatewayError):  # it may have taken a part of the workers all the same
+            wait([removed, self.parting.done], _SETTLE_S, FIRST_COMPLETED)
+        elif isinstance(error, ObjectTooLarge) or not isinstance(error, StorageError):
+            wait([removed], _SETTLE_S)
 
-    def _remove(self, *, asks_gateway: bool = True) -> None:
+    def _remove(self) -> None:
         """Workers that were started hear that the run is over; those that still queue learn it when they come up."""
         with contextlib.suppress(AuguryError):
             self._coordination.fail(Status.CANCELLED, b"")
             self.parting.part()
-        if asks_gateway:
-            self._free_slots()
+        self._free_slots()
 
     def follow(self, plan: Plan, submitted_s: float) -> None:
         """Watch a run that another client has started."""
