@@ -266,7 +266,8 @@ class EmbeddedPlatform:
                 return
             _running.discard(self)
             self._closed.set()
-            stays = bool(self.kept) and self._process.poll() is None
+            kept = sorted(self.kept)  # other threads still release runs
+            stays = bool(kept) and self._process.poll() is None
             if not stays:
                 with suppress(OSError, ValueError):  # it may be gone
                     _pipe(self._process.stdin).write(END)
@@ -280,7 +281,7 @@ class EmbeddedPlatform:
                     "the embedded platform (process %d) stays for runs that go on without this client: %s; "
                     "augury.attach(…) follows them, and submit(…, detach=False) starts runs that end with it",
                     self.pid,
-                    ", ".join(sorted(self.kept)),
+                    ", ".join(kept),
                 )
                 with suppress(RuntimeError):  # no more threads, as when this process ends: then nobody has to wait
                     threading.Thread(target=self._process.wait, name="augury-platform-end", daemon=True).start()
