@@ -1,7 +1,10 @@
 """Which client is used, and when its runs end with it, on a platform that a test plays."""
 
 import gc
+import multiprocessing
+import os
 import threading
+from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
@@ -144,6 +147,47 @@ def test_clients_that_nobody_closed_are_closed_at_the_end_of_the_process(monkeyp
     module._close_all()
     with pytest.raises(RunCancelled):
         run.result(PATIENCE_S)
+    assert platform.closed
+
+
+class Telling(PlayedPlatform):
+    """Tells another process when it is closed."""
+
+    def __init__(self, says: Connection) -> None:
+        super().__init__()
+        self.says = says
+
+    def close(self) -> None:
+        self.says.send(os.getpid())
+
+
+def submit_and_end(client: Client, says: Connection) -> None:
+    client._open()
+    platform = client._platform = Telling(says)
+    client.submit(double(1), detach=False)
+    says.send(status_of_its_run(platform).name)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("is_used", [False, True])
+def test_clients_are_closed_at_the_end_of_a_process_that_multiprocessing_forked(
+    monkeypatch: pytest.MonkeyPatch, *, is_used: bool
+) -> None:
+    """Also one that the parent had made, and used, for what the child did with it."""
+    fork = multiprocessing.get_context("fork")
+    hears, says = fork.Pipe(duplex=False)
+    platform = Closable()
+    client = client_on(platform)
+    monkeypatch.setattr(client, "_start_platform", PlayedPlatform)
+    if is_used:
+        client.submit(double(1))
+    child = fork.Process(target=submit_and_end, args=(client, says))
+    child.start()
+    said = [hears.recv() if hears.poll(PATIENCE_S) else None for _ in range(2)]
+    child.join(PATIENCE_S)
+    assert said == ["RUNNING", child.pid]
+    assert not platform.closed
+    client.close()
     assert platform.closed
 
 

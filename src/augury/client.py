@@ -11,6 +11,7 @@ import importlib
 import logging
 import os
 import secrets
+import sys
 import threading
 import time
 import weakref
@@ -296,6 +297,7 @@ class Client:
         with self._lock:
             if self._closed:  # meanwhile, by another thread
                 raise PlatformError(_CLOSED)
+            self._own()
             self._watches.add(watch)
         _standby.prepare()
         # As long as somebody watches, this also keeps a client alive that the user let go of, to be closed in the end.
@@ -461,7 +463,8 @@ class Client:
         """Let the platform go. Runs that are not over go on if they are detached, and are cancelled if not.
 
         For a Redis or a gateway that is away, it waits for 5 s in all: then the run's leases, which nobody renews, see
-        to what could not be told. Happens by itself at the end of the process, unless that is killed.
+        to what could not be told. Happens by itself at the end of the process, unless that is killed or leaves by
+        `os._exit`, as a bare fork may; multiprocessing's forks do not.
         """
         _close((self,))
 
@@ -507,12 +510,19 @@ class Client:
         with self._lock:
             if self._closed:
                 raise PlatformError(_CLOSED)
+            self._own()
             if self._platform is not None and not self._platform.usable:
                 self._platform.close()
                 self._platform = None
             if self._platform is None:
                 self._platform = self._start_platform()
             return self._platform
+
+    def _own(self) -> None:
+        """What comes now is of this process, which will close it; in a fork, what there was is the parent's."""
+        if self._owner != os.getpid():
+            self._owner, self._platform, self._watches, self._unnoted = os.getpid(), None, set(), {}
+        _close_all_in_the_end()
 
     def _start_platform(self) -> Platform:
         if self._gateway_url is None:
@@ -625,4 +635,15 @@ def _close_all() -> None:
         _log.warning("not all clients were closed: %s", error)
 
 
+def _close_all_in_the_end() -> None:
+    """A process that multiprocessing has forked ends without `atexit`: it only finalizes what it was told to."""
+    global _finalized_in  # noqa: PLW0603 - once per process
+    process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
+    if process is None or util is None or process.parent_process() is None or _finalized_in == os.getpid():
+        return
+    _finalized_in = os.getpid()
+    util.Finalize(None, _close_all, exitpriority=10)  # before it waits for processes of its own
+
+
+_finalized_in = 0
 atexit.register(_close_all)
