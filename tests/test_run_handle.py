@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from augury import StorageError
 from augury.run import Run, handle
 
 
@@ -19,11 +20,14 @@ class PlayedWatch:
         self.value.set_running_or_notify_cancel()
         self.parting = self
         self.taken = 0
+        self.taken_beside = 0
 
     def take(self) -> None:
         self.taken += 1
 
-    take_beside = take
+    def take_beside(self) -> None:
+        self.taken_beside += 1
+        self.take()
 
 
 @pytest.fixture
@@ -49,6 +53,13 @@ def test_a_timeout_of_the_runs_own_is_no_end_of_waiting(run: Run[int], watch: Pl
     with pytest.raises(TimeoutError, match="the task's"):
         run.result(timeout=0)
     assert watch.taken == 1
+
+
+def test_nobody_waits_again_for_a_storage_that_is_away(run: Run[int], watch: PlayedWatch) -> None:
+    watch.value.set_exception(StorageError("nobody is there"))
+    with pytest.raises(StorageError, match="nobody is there"):
+        run.result()
+    assert watch.taken == watch.taken_beside == 1
 
 
 def test_who_waits_in_vain_has_taken_nothing(run: Run[int], watch: PlayedWatch) -> None:

@@ -439,3 +439,27 @@ def test_workers_that_cannot_be_started_again_are_told_of_only_while_the_run_goe
     assert [one.message for one in caplog.records if "could not start again" in one.message] == [
         "could not start again t0 (attempt 2): nobody is there"
     ]
+
+
+def test_who_aborts_a_run_does_not_wait_long_for_a_storage_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    back, answered = threading.Event(), threading.Semaphore(0)
+    run = played()
+    run.start()
+    fail = run.watch._coordination.fail
+
+    def answer_late(*arguments: Any) -> bool:
+        assert back.wait(PATIENCE_S)
+        answered.release()
+        return fail(*arguments)
+
+    monkeypatch.setattr(run.watch._coordination, "fail", answer_late)
+    monkeypatch.setattr(watch_module, "_ABORT_S", 0.01)
+    for _ in range(2):
+        run.watch.abort()
+    assert not run.watch.value.done()
+    back.set()
+    with pytest.raises(RunCancelled):
+        run.watch.value.result(PATIENCE_S)
+    run.watch.settled.result(PATIENCE_S)
+    assert answered.acquire(timeout=PATIENCE_S)
+    assert not answered.acquire(blocking=False)  # whoever says it twice is not told twice

@@ -333,15 +333,20 @@ class Client:
         if not isinstance(outputs, TaskNode) and not tasks_in(outputs):
             return outputs
         run, watch, chosen = self._prepared(outputs, name, plan, detach=False)
+        settles_s = None
         try:
             self._start(watch, chosen)
             return run.result()
         except KeyboardInterrupt:  # also between the two
-            watch.end()
+            settles_s = 0.0
+            watch.abort()
+            raise
+        except StorageError:
+            settles_s = _CLOSE_S  # what is away has had all the patience that the user has
             raise
         finally:
             if run.done():
-                wait([watch.settled])
+                wait([watch.settled], settles_s)
 
     def plan(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from concurrent.futures import Future, wait
 from typing import Any, Generic, NoReturn, TypeVar
 
-from augury.errors import DefinitionError, RunError
+from augury.errors import DefinitionError, RunError, StorageError
 from augury.observation import RunReport
 from augury.plan.plan import Plan
 from augury.run.watch import RunWatch
@@ -77,15 +77,15 @@ class Run(Generic[T_co]):
         except KeyboardInterrupt:
             if self._watch.attached:
                 raise
-            self._watch.end()
-            self._watch.join()  # who presses Ctrl-C often leaves at once: the workers must have been stopped by then
+            self._watch.abort()  # who presses Ctrl-C often leaves at once: the workers must have been stopped by then
             raise
         if not value.done():
             raise TimeoutError(f"run {self.name} ({self.run_id}) is not over after {timeout} s; it goes on")
-        try:
-            return value.result()  # type: ignore[no-any-return]
-        finally:
+        if isinstance(value.exception(), StorageError):
+            self._take_beside()  # storage may be away, and has had all the patience that the user has
+        else:
             self._take()
+        return value.result()  # type: ignore[no-any-return]
 
     def cancel(self) -> bool:
         """End the run; whether it was still running.

@@ -74,6 +74,8 @@ _log = logging.getLogger(__name__)
 _PROGRESS_S = 0.1
 _MOST_PREDICTED = 50_000  # tasks of a run that is predicted beside it
 _FORECAST_PATIENCE_S = 0.5  # for which the report waits for what was predicted
+_ABORT_S = 6.0
+"""How long who presses Ctrl-C waits at most: longer than it takes to stop workers that do not hear us."""
 _SETTLE_S = 2.0
 _SETTLE_FAILED_S = 0.3  # workers that were stopped before they began have nothing to tell
 
@@ -169,6 +171,7 @@ class RunWatch:
         self._missed: set[tuple[str, int]] = set()  # who may never tell of itself
         self._cursor = "0"
         self._over = threading.Event()
+        self._aborted = False
         self._forecast = threading.Thread(target=self._predict, name=f"augury-forecast-{run_id}", daemon=True)
         self._thread = threading.Thread(target=self._watch, name=f"augury-run-{run_id}", daemon=True)
         self.value.set_running_or_notify_cancel()
@@ -351,6 +354,17 @@ class RunWatch:
         with contextlib.suppress(AuguryError):
             self.cancel()
         wait([self.value], _SETTLE_S)
+
+    def abort(self) -> None:
+        """End the run for a user who leaves at once: its workers leave first, but not if storage is away for long."""
+        with self._letting_go:
+            is_first, self._aborted = not self._aborted, True
+        if is_first:
+            wait([do_beside(self._abort, f"augury-abort-{self._run_id}")], _ABORT_S)
+
+    def _abort(self) -> None:
+        self.end()
+        self.join()
 
     def let_go(self) -> None:
         """Follow the run no more. It goes on; or it is over, nobody asked for its value, and it is left for others."""
