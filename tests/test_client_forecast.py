@@ -26,7 +26,9 @@ def workflow() -> Task[int]:
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     history = History(MemoryStore())
-    with Client(platform=Embedded(slots=2), observers=[], history=history, planner=UniformPlanner()) as opened:
+    with Client(
+        platform=Embedded(slots=2, linger_s=0), observers=[], history=history, planner=UniformPlanner()
+    ) as opened:
         yield opened
 
 

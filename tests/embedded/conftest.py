@@ -18,7 +18,7 @@ Script = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with Client(platform=Embedded(slots=4), observers=[]) as client:
+    with Client(platform=Embedded(slots=4, linger_s=0), observers=[]) as client:
         yield client
 
 

@@ -75,7 +75,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def client(folder: Path) -> Iterator[Client]:
-    with Client(platform=Embedded(slots=4), observers=[], history=folder) as client:
+    with Client(platform=Embedded(slots=4, linger_s=0), observers=[], history=folder) as client:
         yield client
 
 
@@ -139,7 +139,7 @@ def test_computing_and_waiting_are_told_apart(client: Client, folder: Path) -> N
 
 
 def test_the_time_in_the_queue_is_measured(folder: Path) -> None:
-    with Client(platform=Embedded(slots=1), observers=[], history=folder) as client:
+    with Client(platform=Embedded(slots=1, linger_s=0), observers=[], history=folder) as client:
         client.compute([rest(0.05), rest(0.05), rest(0.05)], name="queue")
     waits = sorted(one.queue_s for one in task_runs(folder, "queue", "rest"))
     assert waits[0] < waits[1]
@@ -170,7 +170,7 @@ def test_large_arguments_are_inputs_and_their_way_is_no_execution(client: Client
 def test_cold_and_warm_starts_are_recorded(folder: Path) -> None:
     cloud = Emulation(cold_start=Constant(0.2), warm_start=Constant(0.05))
     # With one slot the second start waits until the first worker is free, and then finds it warm.
-    with Client(platform=Embedded(slots=1, emulation=cloud), observers=[], history=folder) as client:
+    with Client(platform=Embedded(slots=1, emulation=cloud, linger_s=0), observers=[], history=folder) as client:
         client.compute([nothing(1)], name="starts")
         client.compute([nothing(2)], name="starts")
     starts = {one.state: one for one in records(folder, "starts") if isinstance(one, Startup)}
@@ -181,7 +181,7 @@ def test_cold_and_warm_starts_are_recorded(folder: Path) -> None:
 
 
 def test_a_start_that_had_to_wait_for_a_slot_is_not_taken_for_a_slow_one(folder: Path) -> None:
-    with Client(platform=Embedded(slots=1), observers=[], history=folder) as client:
+    with Client(platform=Embedded(slots=1, linger_s=0), observers=[], history=folder) as client:
         runs = [client.submit([rest(0.3)], name=f"run {number}") for number in range(2)]
         for run in runs:
             run.report()
