@@ -672,6 +672,18 @@ def test_a_replaced_worker_does_not_take_back_what_it_stored(place: Place) -> No
     assert gates.visits["1"] == 2
 
 
+def test_what_came_with_an_event_and_was_taken_away_is_fetched(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 on w0, 1 on w1 → 2 on w1, which is there before 0 ends; a fetch that failed has taken away what came of 0."""
+    receive = Values.receive
+
+    def receive_in_vain(values: Values, task: int, data: bytes) -> None:
+        receive(values, task, data)
+        values.discard((task,))
+
+    monkeypatch.setattr(Values, "receive", receive_in_vain)
+    assert place.run(total(pass_gate("w1 is there", 3), open_gate("w1 is there", 4)), {0: 0, 1: 1, 2: 1}) == 7
+
+
 def away(*_: object, **__: object) -> Any:
     raise StorageError("storage is away")
 
