@@ -226,7 +226,10 @@ def test_the_loss_of_a_worker_tells_what_it_was_given(tasks: tuple[int, ...], gi
 
 def test_the_loss_of_a_worker_tells_what_it_ran_rather_than_what_it_was_given() -> None:
     error = lost("was killed by SIGKILL after 2 s", 0, 1, 2, running=(1,))
-    assert str(error) == "worker f1 (attempt 1) was killed by SIGKILL after 2 s while it ran load[1]"
+    assert str(error) == (
+        "worker f1 (attempt 1) was killed by SIGKILL after 2 s while it ran load[1]; "
+        "a worker may be lost more often in a row with Client(restarts=…)"
+    )
 
 
 def test_a_worker_that_ran_out_of_memory_tells_what_it_used_and_the_cure() -> None:

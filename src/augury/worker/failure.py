@@ -224,9 +224,9 @@ def _listed(tasks: Sequence[int], graph: Graph) -> str:
 
 
 def _cure(failure: Failure, most_mb: int, platform_mb: int) -> str:
-    """What to do against a want of memory."""
+    """What to do against a want of memory; or if a task that was never to blame met one death too many."""
     if failure.kind != "OutOfMemory":
-        return ""
+        return "; a worker may be lost more often in a row with Client(restarts=…)" if failure.running else ""
     had_mb, used_mb = failure.had_mb, failure.used_mb
     measured = f": it used {used_mb:,} MiB and had {had_mb:,} MiB" if used_mb and had_mb else ""
     if 0 < platform_mb <= had_mb:
