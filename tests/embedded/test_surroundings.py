@@ -193,3 +193,28 @@ def test_what_a_module_sets_when_it_is_imported_stays_with_it(tmp_path: Path, mo
     assert first == second == third
     assert f"0.{'3' * 50}" in first
     assert "2345, 7.0, True, True" in first
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ({}, ["1", "1", "1", "1"]),
+        ({"OMP_NUM_THREADS": "3"}, ["3", "3", "3", "3"]),
+        ({"MKL_NUM_THREADS": "2"}, ["1", "1", "1", "2"]),
+    ],
+)
+def test_libraries_compute_with_one_thread_unless_the_user_says_otherwise(
+    given: dict[str, str], seen: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "MKL_NUM_THREADS"]
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+
+    @task
+    def threads() -> list[str | None]:
+        return [os.environ.get(name) for name in names]
+
+    with Client(platform=Embedded(slots=1), observers=[], history=False) as client:
+        assert client.compute(threads()) == seen

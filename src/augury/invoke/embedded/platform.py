@@ -57,6 +57,9 @@ _LOG_TAIL_BYTES: Final = 4000
 _MIB: Final = 1024 * 1024
 _SECRETS: Final = frozenset({KEY_VARIABLE, KEY_FILE_VARIABLE, TOKEN_VARIABLE})
 """Variables that tasks, and whoever lists processes, have no use for: workers get these over private sockets."""
+_THREADS: Final = "OMP_NUM_THREADS"
+_THREADS_TOO: Final = ("BLIS_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""How many threads libraries compute with: else as many as the machine has processors, in each worker."""
 
 
 class Embedded(msgspec.Struct, frozen=True, kw_only=True):
@@ -508,8 +511,15 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 def _environment() -> dict[str, str]:
-    """The client's environment, so that the supervisor finds Augury wherever the client found it; without secrets."""
+    """The client's environment, so that the supervisor finds Augury wherever the client found it; without secrets.
+
+    A worker runs a task for each of its virtual CPUs, so libraries compute with one thread, unless the client says
+    otherwise.
+    """
     environment = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+    threads = environment.setdefault(_THREADS, "1")
+    for name in _THREADS_TOO:
+        environment.setdefault(name, threads)
     home = str(Path(__file__).parents[3])
     if home not in (*site.getsitepackages(), site.getusersitepackages()):
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, environment.get("PYTHONPATH"))))
