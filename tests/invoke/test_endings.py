@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from augury.errors import GatewayError
-from augury.invoke.embedded.folders import make_folder, sweep_folders
+from augury.invoke.embedded.folders import make_folder, remove_folder, sweep_folders
+from augury.invoke.embedded.mounts import mount_memory, unmount
 from augury.invoke.embedded.platform import EmbeddedPlatform
 from augury.invoke.http_gateway import HttpGateway
 from augury.storage.protocols import RunEnded, WorkerLeft
@@ -307,3 +308,54 @@ def test_sweeping_leaves_alone_what_is_locked_and_what_is_not_ours(
     assert sorted(tmp_path.iterdir()) == sorted([held, of_others])
     os.close(lock)
     assert not left.exists()
+
+
+@pytest.fixture
+def may_mount(tmp_path: Path) -> None:
+    probe = tmp_path / "probe"
+    probe.mkdir()
+    if not mount_memory(probe):
+        pytest.skip("only root may mount file systems")
+    unmount(probe)
+    probe.rmdir()
+
+
+@pytest.mark.usefixtures("may_mount")
+def test_a_folder_in_memory_has_large_pages_and_leaves_nothing(tmp_path: Path) -> None:
+    folder, lock = make_folder(tmp_path, in_memory=True)
+    try:
+        (described,) = [line for line in Path("/proc/mounts").read_text().splitlines() if f" {folder} " in line]
+        assert "huge=within_size" in described
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert os.statvfs(folder).f_blocks == os.statvfs(tmp_path).f_blocks
+        (folder / "object").write_bytes(bytes(4 << 20))
+    finally:
+        remove_folder(folder)
+        os.close(lock)
+    assert not folder.exists()
+    assert str(folder) not in Path("/proc/mounts").read_text()
+
+
+@pytest.mark.usefixtures("may_mount")
+def test_folders_in_memory_are_swept_once_their_owner_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    held, lock = make_folder(tmp_path, in_memory=True)
+    left, left_lock = make_folder(tmp_path, in_memory=True)
+    (left / "object").write_bytes(b"large")
+    os.close(left_lock)
+    try:
+        sweep_folders()
+        assert held.is_mount()
+        assert not left.exists()
+    finally:
+        remove_folder(held)
+        os.close(lock)
+
+
+def test_who_may_not_mount_gets_a_folder_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("augury.invoke.embedded.mounts._libc", None)
+    folder, lock = make_folder(tmp_path, in_memory=True)
+    assert not folder.is_mount()
+    remove_folder(folder)
+    os.close(lock)
+    assert not folder.exists()

@@ -49,6 +49,7 @@ class SharedMemoryObjects:
             file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 try:
+                    os.ftruncate(file, blob.size_bytes)  # large pages are for files that are known to be large
                     write_parts(file, blob.parts)
                 finally:
                     os.close(file)

@@ -11,11 +11,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from augury.errors import PlatformError
+from augury.invoke.embedded.mounts import mount_memory, unmount
 
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - that folder is meant
 _PREFIX: Final = "augury-"
@@ -36,11 +37,17 @@ def lock_folder(folder: Path) -> int | None:
     return descriptor
 
 
-def make_folder(parent: Path, prefix: str = _PREFIX) -> tuple[Path, int]:
-    """Make a folder that only this user can enter, and lock it; the descriptor holds the lock."""
+def make_folder(parent: Path, prefix: str = _PREFIX, *, in_memory: bool = False) -> tuple[Path, int]:
+    """Make a folder that only this user can enter, and lock it; the descriptor holds the lock.
+
+    One that is to be in memory has large pages, if we may mount file systems.
+    """
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    if in_memory:
+        mount_memory(folder)  # first: what is locked is what is seen under its name
     lock = lock_folder(folder)
     if lock is None:
+        remove_folder(folder)
         raise PlatformError(f"cannot lock the folder {folder}: another process has taken it")
     (folder / _MARKER).touch()
     return folder, lock
@@ -54,8 +61,14 @@ def make_platform_folder() -> tuple[Path, int]:
 def make_object_folder(platform_folder: Path) -> tuple[Path, int]:
     """The folder for large objects: in shared memory, or below the platform's own where there is none."""
     if os.access(SHARED_MEMORY, os.W_OK | os.X_OK):
-        return make_folder(SHARED_MEMORY, f"{_PREFIX}{os.getuid()}-")
+        return make_folder(SHARED_MEMORY, f"{_PREFIX}{os.getuid()}-", in_memory=True)
     return make_folder(platform_folder, "objects-")
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove what `make_folder` made, with all that is in it."""
+    unmount(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_abandoned(folder: Path) -> bool:
@@ -75,7 +88,7 @@ def sweep_folders() -> None:
         for folder in _ours(parent):
             lock = lock_folder(folder)
             if lock is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_folder(folder)
                 os.close(lock)
 
 
@@ -92,13 +105,3 @@ def _is_ours(folder: Path) -> bool:
     except OSError:
         return False
     return marker.st_uid == folder.lstat().st_uid == os.getuid()
-
-
-@contextmanager
-def held(folder: Path, lock: int) -> Iterator[Path]:
-    """Keep a locked folder; remove it at the end, then let the lock go."""
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)

@@ -7,7 +7,6 @@ import logging
 import os
 import secrets
 import select
-import shutil
 import signal
 import site
 import subprocess
@@ -28,7 +27,12 @@ from augury.config import PATIENCE_S, StorageConfig, but_not, is_number, is_whol
 from augury.errors import DefinitionError, PlatformError
 from augury.invoke.embedded.cgroups import sweep_groups
 from augury.invoke.embedded.cloud import Emulation
-from augury.invoke.embedded.folders import make_object_folder, make_platform_folder, sweep_folders
+from augury.invoke.embedded.folders import (
+    make_object_folder,
+    make_platform_folder,
+    remove_folder,
+    sweep_folders,
+)
 from augury.invoke.embedded.silence import Silence
 from augury.invoke.embedded.wire import END, NotReady, Ready, Settings
 from augury.invoke.gateway import Limits
@@ -395,7 +399,7 @@ class EmbeddedPlatform:
     def _remove_folders(self) -> None:
         self._close_locks()
         for folder in (self._object_dir, self._folder):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
 
     def _close_locks(self) -> None:
         locks, self._locks = self._locks, []

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import socket
 import threading
@@ -23,7 +22,7 @@ from augury.config import Resources, StorageConfig
 from augury.errors import DefinitionError, PlatformError, StorageError
 from augury.invoke.embedded.cgroups import Groups, machine_memory_mb, open_limits, sweep_groups
 from augury.invoke.embedded.descriptors import raise_file_limit, share_out
-from augury.invoke.embedded.folders import sweep_folders
+from augury.invoke.embedded.folders import remove_folder, sweep_folders
 from augury.invoke.embedded.processes import adopt_orphans
 from augury.invoke.embedded.supervisor import Supervisor
 from augury.invoke.embedded.wire import END, NotReady, Ready, Settings
@@ -133,8 +132,8 @@ def serve(settings: Settings, zygote: int, control: socket.socket) -> None:
     accepted = ServerLimits(body_bytes=settings.body_bytes, connections=share.connections)
     folder = Path(settings.folder)
     with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        stack.callback(shutil.rmtree, settings.object_dir, ignore_errors=True)
+        stack.callback(remove_folder, folder)
+        stack.callback(remove_folder, Path(settings.object_dir))
         address = settings.redis or _start_redis(folder, stack)
         # Not under the name that an earlier one had which died: its groups may still be there.
         later = f".{settings.generation}" if settings.generation else ""
