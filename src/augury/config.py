@@ -26,6 +26,9 @@ MOST_CPUS = 1024
 LARGEST_FLOAT = sys.float_info.max
 """What a number is at most that is only reckoned with."""
 
+_LONGEST_LABEL = 63
+"""How many characters a part of a host's name has at most."""
+
 LONGEST_CACHE_S = 400 * 24 * 3600
 """How long an output can be kept for later runs."""
 
@@ -157,10 +160,21 @@ def address_parts(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         known = parts.port is None or parts.port > 0
-        (parts.hostname or "").encode("idna")
+        is_host = _is_host(parts.hostname or "")
     except ValueError:
         return None
-    return parts if known else None
+    return parts if known and is_host else None
+
+
+def _is_host(name: str) -> bool:
+    """Whether a name could be that of a host; empty if there is none.
+
+    Raises:
+        UnicodeError: It has characters that no name can have.
+    """
+    if not name.isascii():
+        name = name.encode("idna").decode()  # what is needed for that takes long to load
+    return not name or all(0 < len(label) <= _LONGEST_LABEL for label in name.removesuffix(".").split("."))
 
 
 def is_number(value: object, *, least: float = 0, most: float = LARGEST) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from redis import exceptions
 from redis.connection import AbstractConnection
 
+from augury.backoff import Backoff
 from augury.config import StorageConfig
 from augury.errors import ObjectTooLarge, StorageError
 from augury.serde import Blob
@@ -367,6 +368,19 @@ def test_a_client_that_was_forked_makes_its_own_connections(redis_storage: Redis
         os._exit(0 if run.progress().ran == 1 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert run.progress().ran == 1
+
+
+def test_connections_that_broke_while_nobody_used_them_are_no_trouble(redis_server: RedisServer) -> None:
+    impatient = RedisClient(redis_server.address, backoff=Backoff(patience_s=0.0))
+    others = RedisClient(redis_server.address)
+    with ThreadPoolExecutor(3) as threads:
+        both = [threads.submit(impatient.command, "BLPOP", f"nothing{number}", 0.05) for number in range(3)]
+        assert [one.result() for one in both] == [None, None, None]
+    killed = others.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    assert killed >= 3
+    assert impatient.command("ECHO", "there") == b"there"
+    impatient.close()
+    others.close()
 
 
 class TestDamage:

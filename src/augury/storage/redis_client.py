@@ -9,6 +9,7 @@ used here may be repeated, and scripts that may not recognise a repetition (`lua
 """
 
 import hashlib
+import inspect
 import math
 import os
 import re
@@ -25,12 +26,14 @@ import hiredis
 import redis
 from redis import exceptions
 from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from augury.backoff import Attempts, Backoff
 from augury.config import PATIENCE_S, address_parts, public_address
 from augury.errors import StorageError
 from augury.serde import Blob, Buffer
+from augury.storage.connections import Connections
 from augury.storage.redis_errors import CERTIFICATES, explained, is_elsewhere, patience_with
 
 Argument = str | bytes | int | float
@@ -50,6 +53,13 @@ _SLICE_BYTES = 1 << 20
 _CONNECT_TIMEOUT_S = 10.0
 
 _MAX_CONNECTIONS = 10_000
+
+_NAMELESS = (
+    {"driver_info": None}
+    if "driver_info" in inspect.signature(AbstractConnection.__init__).parameters
+    else {"lib_name": None, "lib_version": None}
+)
+"""Connections tell Redis no name of a library: that takes two round trips, and a search of what is installed."""
 
 _NAME_BYTES = 8
 _CALL_BYTES = 4
@@ -164,22 +174,22 @@ class RedisClient:
     ) -> None:
         self.url = url
         self._backoff = backoff
-        self._closed = False
         timeout_s = timeout_within(backoff.patience_s) if timeout_s is None else timeout_s
         if not _is_address(url):
             raise _no_address(url)
         _check_options(url)
         try:
-            self._pool = redis.ConnectionPool.from_url(
+            pool = redis.ConnectionPool.from_url(
                 url,
                 protocol=2,
                 socket_timeout=timeout_s,
                 socket_connect_timeout=min(connect_timeout_s, timeout_s),
                 max_connections=_MAX_CONNECTIONS,
                 retry=Retry(NoBackoff(), 0),
+                **_NAMELESS,
             )
-            options = self._pool.connection_kwargs
-            self._pool.connection_class(**options)  # connects to nothing, but knows its options
+            options = pool.connection_kwargs
+            pool.connection_class(**options)  # connects to nothing, but knows its options
         except TypeError as error:
             raise StorageError(
                 f"the address {public_address(url)} of Redis has an unknown option{_quoted(error, url)}"
@@ -191,6 +201,7 @@ class RedisClient:
         except ValueError:
             raise _no_address(url) from None
         _check_files(options, url)
+        self._connections = Connections(pool)
 
     def command(self, *arguments: Argument) -> Any:
         """Send one command and return its reply."""
@@ -252,7 +263,7 @@ class RedisClient:
         """Send what met an error until it is served or patience ends."""
         while attempts.again(patience_s=min(most_s, patience_with(error))):
             if is_elsewhere(error):
-                self._pool.disconnect(inuse_connections=False)
+                self._connections.disconnect()
             try:
                 return self._exchange_once(packed, replies)
             except exceptions.RedisError as latest:
@@ -261,28 +272,34 @@ class RedisClient:
 
     def close(self) -> None:
         """Close connections; one that another thread is using is closed when its call is over."""
-        self._closed = True
-        self._pool.disconnect(inuse_connections=False)
+        self._connections.close()
 
     def _exchange_once(self, packed: Sequence[Buffer], replies: int) -> list[Any]:
-        connection: Any = self._pool.get_connection()
+        connection, stood = self._connections.take()
         try:
-            connection.send_packed_command(_slices(packed))
-            received = [_receive(connection) for _ in range(replies)]
+            received = _exchanged(connection, packed, replies)
+        except exceptions.ConnectionError:
+            self._connections.give_back(connection, stands=False)
+            if not stood:
+                raise
+            # It may have broken at any time since it was used, and so may others: nothing says that Redis is away.
+            self._connections.disconnect()
+            return self._exchange_once(packed, replies)
         except BaseException:
-            # Replies may be left unread: nobody can use this connection again.
-            connection.disconnect()
+            self._connections.give_back(connection, stands=False)
             raise
-        finally:
-            self._pool.release(connection)
-            if self._closed:
-                self._pool.disconnect(inuse_connections=False)
+        self._connections.give_back(connection, stands=True)
         for reply in received:
             if isinstance(reply, exceptions.NoScriptError):
                 raise _UnknownScript(str(reply))
             if isinstance(reply, exceptions.RedisError):
                 raise reply
         return received
+
+
+def _exchanged(connection: Any, packed: Sequence[Buffer], replies: int) -> list[Any]:
+    connection.send_packed_command(_slices(packed))
+    return [_receive(connection) for _ in range(replies)]
 
 
 def _slices(packed: Sequence[Buffer]) -> Iterator[Buffer]:
