@@ -23,6 +23,7 @@ Guarantees of `Coordination`, whoever implements it:
 
 import math
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Protocol
 
@@ -184,7 +185,7 @@ class Joined(msgspec.Struct, frozen=True, array_like=True):
     """
 
     status: Status
-    done: frozenset[int] = frozenset()
+    done: AbstractSet[int] = frozenset()
     live: int = 0
     starting: int = 0
     restarted: bool = False

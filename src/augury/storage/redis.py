@@ -47,6 +47,7 @@ from augury.storage.redis_client import PATIENT, Argument, Caller, Callers, Redi
 from augury.storage.redis_memory import check_eviction
 from augury.storage.run_state import STARTED_AGAIN
 from augury.storage.shm import SharedMemoryObjects
+from augury.storage.taskset import TaskSet
 
 _LARGEST_OBJECT_BYTES = 511 * 1024**2
 """Redis takes values up to 512 MiB; a little is left for what else is in the command."""
@@ -71,7 +72,6 @@ _decode_claim = guarded("a claim")(msgspec.msgpack.Decoder(tuple[list[int], floa
 _decode_spec = guarded("the description of a run")(msgspec.msgpack.Decoder(RunSpec).decode)
 _SUCCEEDED = _encode(RunEnded(Status.SUCCEEDED))
 _NOBODY = Caller(b"", 0, b"")
-_BITS = tuple(tuple(bit for bit in range(8) if byte & (128 >> bit)) for byte in range(256))
 
 
 class RedisStorage:
@@ -196,22 +196,21 @@ class RedisCoordination:
         deadline_s = time.monotonic() + timeout_s
         key = self._keys.inbox(inbox)
         wanted = ("COUNT", _MAX_EVENTS)
+        waiting: tuple[str | int, ...] = ()
         while True:
+            # In slices: nothing wakes those who wait for the inbox of a run that was removed.
             found, exists = self._client.pipeline(
-                [("XREAD", *wanted, "STREAMS", key, cursor), ("EXISTS", self._keys.meta)]
+                [("XREAD", *wanted, *waiting, "STREAMS", key, cursor), ("EXISTS", self._keys.meta)]
             )
-            if not exists:
-                return cursor, [Stop(Status.GONE)]
-            remaining_s = deadline_s - time.monotonic()
-            if not found and remaining_s > 0:
-                # In slices: nothing wakes those who wait for the inbox of a run that was removed.
-                wait_ms = max(1, round(min(remaining_s, _SLICE_S) * 1000))
-                found = self._client.command("XREAD", *wanted, "BLOCK", wait_ms, "STREAMS", key, cursor)
             if found:
                 entries = found[0][1]
                 return entries[-1][0].decode(), [_event(fields) for _, fields in entries]
+            if not exists:
+                return cursor, [Stop(Status.GONE)]
+            remaining_s = deadline_s - time.monotonic()
             if remaining_s <= 0:
                 return cursor, []
+            waiting = ("BLOCK", max(1, round(min(remaining_s, _SLICE_S) * 1000)))
 
     def post(self, inbox: str, events: Sequence[Event]) -> None:
         """Append events to an inbox, if the run exists."""
@@ -421,7 +420,7 @@ def _missing(names: Sequence[bytes], attempts: Sequence[bytes | None]) -> tuple[
 @guarded("the state of a run")
 def _joined(reply: Sequence[Any]) -> Joined:
     status, done, live, starting, restarted = reply
-    return Joined(_status(status), _bits(done), live, starting, bool(restarted))
+    return Joined(_status(status), TaskSet(done), live, starting, bool(restarted))
 
 
 @guarded("what is left of a worker")
@@ -493,11 +492,6 @@ def _tried(losses: Sequence[bytes], now_s: float) -> tuple[Tried, ...]:
 def _stored(value: bytes) -> Stored:
     size, separator, inline = value.partition(b":")
     return Stored(int(size), inline if separator else None)
-
-
-def _bits(bitmap: bytes) -> frozenset[int]:
-    """The positions of the ones; Redis counts from the highest bit of the first byte."""
-    return frozenset(8 * index + bit for index, byte in enumerate(bitmap) if byte for bit in _BITS[byte])
 
 
 @guarded("an event")

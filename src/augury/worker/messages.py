@@ -1,5 +1,7 @@
 """What goes into the worker core and what comes out: events and commands, as values."""
 
+from collections.abc import Set as AbstractSet
+
 import msgspec
 
 from augury.config import Resources
@@ -21,7 +23,7 @@ class Began(Event, frozen=True):
     """
 
     tasks: tuple[int, ...] = ()
-    done: frozenset[int] = frozenset()
+    done: AbstractSet[int] = frozenset()
     live: int = 1
     remains: Remains | None = None
 

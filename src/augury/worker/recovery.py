@@ -17,6 +17,7 @@ learns that it exists.
 """
 
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from heapq import heapify, heappop, heappush
 
 import msgspec
@@ -47,7 +48,7 @@ class Duties(msgspec.Struct, frozen=True):
 
 
 def duties(
-    view: RunView, name: str, done: frozenset[int], remains: Remains, is_duplicable: Callable[[int], bool]
+    view: RunView, name: str, done: AbstractSet[int], remains: Remains, is_duplicable: Callable[[int], bool]
 ) -> Duties:
     """Work out what a restarted worker has to do.
 
@@ -118,7 +119,7 @@ def _shared(name: str, remains: Remains) -> dict[int, str]:
 def _following(
     view: RunView,
     roots: Iterable[int],
-    done: frozenset[int],
+    done: AbstractSet[int],
     owners: dict[int, str],
     is_told: Callable[[int], bool],
 ) -> set[int]:

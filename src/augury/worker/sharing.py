@@ -1,6 +1,7 @@
 """Flexible tasks: which of them are a worker's own, and how it shares them with others."""
 
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 
 
 class Gathering:
@@ -11,10 +12,10 @@ class Gathering:
 
     def __init__(self, deps: Sequence[Sequence[int]]) -> None:
         self._deps = deps
-        self._done: frozenset[int] = frozenset()
+        self._done: AbstractSet[int] = frozenset()
         self._inputs: dict[int, int] = {}
 
-    def begin(self, done: frozenset[int]) -> None:
+    def begin(self, done: AbstractSet[int]) -> None:
         """What storage had counted when we began."""
         self._done = done
 
