@@ -12,7 +12,8 @@ wanted, a run may be up to a thousandth slower than the fastest that was found i
 Of a workflow whose functions were mostly never measured nothing is known but its shape. Its tasks are left to flexible
 workers, few of them to begin with: as it shows how long tasks take, they share work among themselves.
 
-The search may take a tenth of the time that the run is expected to take, at least 20 ms and at most 5 s. How it goes
+The search may take a tenth of the time that the run is expected to take, at least 20 ms and at most 5 s; less if the
+best plan so far takes hardly longer than any run must. How it goes
 about it: `augury.plan.search`.
 """
 
@@ -64,7 +65,8 @@ class AutoPlanner:
             workers to a number.
         configurations: What workers may have; by default what the platform offers. If a task needs more memory than
             any of them has, its worker gets the strongest with that much.
-        time_s: How long planning may take; by default a tenth of the expected makespan, between 20 ms and 5 s.
+        time_s: How long planning may take; by default a tenth of the expected makespan, between 20 ms and 5 s, and less
+            once there is little to gain.
         optimizations: What is applied to its plans. By default those that come with Augury are tried within the time
             that there is, and used where they bring something; `()` is none.
 

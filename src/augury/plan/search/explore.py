@@ -158,11 +158,11 @@ class Exploration:
         at_once = self._seeds.at_once(flexible=self._may_be_flexible)
         first = min(at_once, key=lambda seed: self._objective.key(seed.promise))
         self._sketches.append(Candidate(first.promise, first.make()))
-        self._budget.expect(min(seed.promise.makespan_s for seed in at_once))
+        self._expect(min(seed.promise.makespan_s for seed in at_once))
         if self._is_left_for_schedule():
             schedule = self._schedule(partial(spread, self._costs, self._rank_s))
             self._reference = schedule.worker_of
-            self._budget.expect(min(one.outcome.makespan_s for one in self._sketches))
+            self._expect(min(one.outcome.makespan_s for one in self._sketches))
         if self._is_left_for_schedule():
             limit_s = self._limit_s(self._sketches)
             end_s = 1.5 * schedule.end_s if limit_s is None else limit_s
@@ -234,8 +234,13 @@ class Exploration:
             predicted = self._budget.timed("simulate", self._size, partial(self._outlook.simulate, plan))
         candidate = Candidate(outcome_of(predicted), msgspec.structs.replace(plan, predicted=predicted))
         self.tried.append(candidate)
-        self._budget.expect(min(one.outcome.makespan_s for one in self.tried))
+        self._expect(min(one.outcome.makespan_s for one in self.tried))
         return candidate
+
+    def _expect(self, makespan_s: float) -> None:
+        """The best plan so far takes so long: how much time is it worth to look for a better one?"""
+        wants_time = self._objective.weight >= 1 and self._objective.deadline_s is None
+        self._budget.expect(makespan_s, max(0.0, makespan_s - self._bound_s) if wants_time else math.inf)
 
     # Small changes
 
