@@ -156,8 +156,37 @@ def test_what_is_not_a_plan_is_refused(change: dict[str, Any]) -> None:
     assert Plan.from_json(json.dumps(WRITTEN)).assignments == (Assignment(0, SMALL),)
     with pytest.raises(PlanError):
         Plan.from_json(json.dumps({**WRITTEN, **change}))
+
+
+FOR_WORKERS: list[Any] = ["f", "p", [{"cpus": 1, "memory_mb": 128}], [[0, 0], [None, 0]], [0, 1]]
+"""Fingerprint, planner, resources, distinct places (a worker, and which resources), and for each task its place."""
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (0, 3),
+        (2, [{"cpus": -1}]),
+        (2, [{"memory_mb": 0}]),
+        (2, []),
+        (3, [[0, 1], [None, 0]]),
+        (3, [[0, -1], [None, 0]]),
+        (3, [["x", 0], [None, 0]]),
+        (3, [[0]]),
+        (3, []),
+        (4, [2, 0]),
+        (4, [-1, 0]),
+        (4, ["0"]),
+        (4, None),
+    ],
+)
+def test_what_workers_cannot_read_as_a_plan_is_refused(field: int, value: Any) -> None:
+    assert Plan.decode(msgspec.msgpack.encode(FOR_WORKERS)).assignments == (
+        Assignment(0, SMALL),
+        Assignment(None, SMALL),
+    )
     with pytest.raises(PlanError):
-        Plan.decode(msgspec.msgpack.encode({**WRITTEN, **change}))
+        Plan.decode(msgspec.msgpack.encode([*FOR_WORKERS[:field], value, *FOR_WORKERS[field + 1 :]]))
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "[]", "3", b"\xff\xfe", "\ud800", "{}"])

@@ -54,9 +54,27 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spread: int = 0
 
 
+class _ForWorkers(msgspec.Struct, frozen=True, array_like=True):
+    """What workers need of a plan: `places` are distinct assignments, as workers and indices into `resources`.
+
+    A plan has perhaps a thousand workers, each of which reads it, and few configurations.
+    """
+
+    fingerprint: str
+    planner: str
+    resources: tuple[Resources, ...]
+    places: tuple[tuple[int | None, int], ...]
+    tasks: tuple[int, ...]
+    hints: dict[int, tuple[Hint, ...]] = {}
+    launch: tuple[PreWarmHint, ...] = ()
+    ranks: tuple[int, ...] = ()
+    policies: dict[str, bytes] = {}
+    spread: int = 0
+
+
 _json = msgspec.json.Decoder(_Table)
 _json_with_words = msgspec.json.Decoder(_Table, strict=False)
-_msgpack = msgspec.msgpack.Decoder(_Table)
+_msgpack = msgspec.msgpack.Decoder(_ForWorkers)
 
 _UNREADABLE: Final = (msgspec.MsgspecError, DefinitionError, UnicodeError, RecursionError)
 
@@ -178,6 +196,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         Raises:
             PlanError: Says what does not fit.
         """
+        self.check_shape(graph)
+        resources: dict[int, Resources] = {}
+        # Planners hand out the same assignment many times: each is looked at once for each function.
+        pairs = zip(map(id, self.assignments), graph.function_of, strict=True)
+        for task in sorted(dict(zip(pairs, range(len(graph)), strict=True)).values()):
+            assignment = self.assignments[task]
+            _validate_memory(graph, task, assignment.resources.memory_mb)
+            if assignment.worker is not None:
+                _validate_worker(graph, task, assignment.worker, assignment.resources, resources)
+
+    def check_shape(self, graph: Graph) -> None:
+        """Refuse a plan for another workflow, as `validate` does, without a look at what each task is given.
+
+        Raises:
+            PlanError: Says what does not fit.
+        """
         if self.fingerprint != graph.fingerprint:
             raise PlanError(
                 f"this plan ({self.planner}) was made for another workflow "
@@ -193,11 +227,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             raise PlanError(f"the plan has hints for tasks that the workflow does not have; it has {len(graph)}")
         for task, hints in self.hints.items():
             _validate_hints(graph, task, hints, self.policies)
-        resources: dict[int, Resources] = {}
-        for task, assignment in enumerate(self.assignments):
-            _validate_memory(graph, task, assignment.resources.memory_mb)
-            if assignment.worker is not None:
-                _validate_worker(graph, task, assignment.worker, assignment.resources, resources)
 
     def to_json(self) -> str:
         """The plan as JSON; `from_json` reads it back."""
@@ -220,7 +249,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def encode(self) -> bytes:
         """What workers need of the plan, as bytes; `decode` reads it back."""
-        return msgspec.msgpack.encode(self._table())
+        table = self._table()
+        resources = {one.resources: None for one in table.assignments}
+        index_of = {one: index for index, one in enumerate(resources)}
+        places = tuple((one.worker, index_of[one.resources]) for one in table.assignments)
+        return msgspec.msgpack.encode(
+            _ForWorkers(
+                table.fingerprint,
+                table.planner,
+                tuple(resources),
+                places,
+                table.tasks,
+                table.hints,
+                table.launch,
+                table.ranks,
+                table.policies,
+                table.spread,
+            )
+        )
 
     @classmethod
     def decode(cls, data: bytes) -> "Plan":
@@ -230,7 +276,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             PlanError: It is not one.
         """
         try:
-            return cls._from_table(_msgpack.decode(data))
+            read = _msgpack.decode(data)
+            _check_indices(read.places, read.resources)
+            assignments = tuple(Assignment(worker, read.resources[index]) for worker, index in read.places)
+            return cls._from_table(
+                _Table(
+                    read.fingerprint,
+                    read.planner,
+                    assignments,
+                    read.tasks,
+                    read.hints,
+                    read.launch,
+                    read.ranks,
+                    read.policies,
+                    spread=read.spread,
+                )
+            )
         except _UNREADABLE as error:
             raise PlanError(f"these are not the bytes of a plan: {error}") from error
 
@@ -272,6 +333,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             spread=table.spread,
             predicted=table.predicted,
         )
+
+
+def _check_indices(places: Sequence[tuple[int | None, int]], resources: Sequence[Resources]) -> None:
+    if not all(0 <= index < len(resources) for _, index in places):
+        raise PlanError(f"the plan refers to resources that it does not have; it has {len(resources)}")
 
 
 def _validate_hints(graph: Graph, task: int, hints: tuple[Hint, ...], policies: Mapping[str, bytes]) -> None:

@@ -78,7 +78,7 @@ class RunCache:
         graph = Graph.decode(spec.graph)
         program = Program.decode(spec.program)
         plan = Plan.decode(spec.plan)
-        plan.validate(graph)
+        plan.check_shape(graph)  # what each task is given its client has looked at, which signed it
         view = RunView(
             graph,
             plan,
