@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 PUPPETS: dict[str, Any] = {
     "handler": "tests.invoke.puppet:handle",
     "on_loss": "tests.invoke.puppet:worker_lost",
+    "rehearsal": "",
     "sys_path": (str(ROOT),),
 }
 NO_CONTROL_GROUPS = "control groups need root (or a delegated group), and Linux"

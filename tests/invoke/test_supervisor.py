@@ -51,6 +51,7 @@ def settings_in(folder: Path) -> Settings:
         emulation=None,
         handler=PUPPETS["handler"],
         on_loss=PUPPETS["on_loss"],
+        rehearsal=PUPPETS["rehearsal"],
         preload=(),
         sys_path=(),
         body_bytes=1,

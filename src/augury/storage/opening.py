@@ -20,3 +20,9 @@ def open_storage(config: StorageConfig) -> Storage:
 def load_driver() -> ModuleType:
     """Import what talks to the storage: when it is first needed, since it takes long and many programs do not."""
     return importlib.import_module("augury.storage.redis")
+
+
+def load_scripts() -> None:
+    """Read what the storage is told to do: else that is done with the first call."""
+    load_driver()
+    importlib.import_module("augury.storage.redis_client").load_scripts()

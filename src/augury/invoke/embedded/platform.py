@@ -81,6 +81,8 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True):
         sys_path: Folders to import `handler` and `preload` from, besides where Python looks anyway.
         handler: What a worker calls for each invocation, as `module:function`.
         on_loss: What puts the loss of a worker into words for the client, as `module:function`.
+        rehearsal: What the workers' common parent calls before it forks the first of them, so that none has to do what
+            is only done once, as `module:function`; empty: nothing.
         time_limit_s: How long an invocation may take; then its worker is killed, as a cloud does. 0 is for ever.
         linger_s: How long the results of detached runs are kept, once the client is gone and all of them are over.
         detached_s: How long detached runs may go on without a client.
@@ -101,6 +103,7 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True):
     sys_path: tuple[str, ...] = ()
     handler: str = "augury.worker.entrypoint:handle"
     on_loss: str = "augury.worker.failure:worker_lost"
+    rehearsal: str = "augury.worker.rehearsal:rehearse"
     time_limit_s: float = 0.0
     linger_s: float = 900.0
     detached_s: float = 24 * 3600.0
@@ -118,9 +121,11 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True):
         self._check("emulation", "an Emulation", isinstance(self.emulation, Emulation | None))
         for name in ("preload", "sys_path"):
             self._check(name, "a tuple of str", _are_strings(getattr(self, name)))
-        for name in ("handler", "on_loss"):
+        for name in ("handler", "on_loss", "rehearsal"):
             value = getattr(self, name)
-            self._check(name, "`module:function`", isinstance(value, str) and all(value.partition(":")[::2]))
+            is_none = name == "rehearsal" and value == ""
+            named = isinstance(value, str) and all(value.partition(":")[::2])
+            self._check(name, "`module:function`", is_none or named)
 
     def _check(self, name: str, expected: str, fits: bool) -> None:
         if not fits:
@@ -429,6 +434,7 @@ class EmbeddedPlatform:
             emulation=settings.emulation,
             handler=settings.handler,
             on_loss=settings.on_loss,
+            rehearsal=settings.rehearsal,
             preload=settings.preload,
             sys_path=settings.sys_path,
             body_bytes=settings.body_mb * _MIB,

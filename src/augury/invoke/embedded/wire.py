@@ -50,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     emulation: Emulation | None
     handler: str
     on_loss: str
+    rehearsal: str
     preload: tuple[str, ...]
     sys_path: tuple[str, ...]
     body_bytes: int

@@ -109,6 +109,8 @@ def _run(control: socket.socket, settings: Settings) -> None:
             importlib.import_module(module)
         load(settings.on_loss)
         handle = load(settings.handler)
+        if settings.rehearsal:
+            load(settings.rehearsal)()
     except Exception as error:
         logger.exception("the worker's code cannot be imported")
         control.sendall(frame(ParentBroken(f"{type(error).__name__}: {error}")))
