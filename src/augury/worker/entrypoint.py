@@ -7,13 +7,13 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
 from augury.backoff import Backoff
-from augury.config import ResultsConfig, StorageConfig
+from augury.config import Resources, ResultsConfig, StorageConfig
 from augury.dag.imports import watch_imports
 from augury.invoke.blackbox import BlackBox
 from augury.invoke.embedded.cgroups import KillCounter, machine_memory_mb
@@ -47,6 +47,8 @@ class _Process:
     def __init__(self) -> None:
         self.runs = RunCache(self.importing)
         self._storages: dict[StorageConfig, Storage] = {}
+        self._reached: dict[tuple[Hashable, ...], Storage] = {}
+        self._kills: tuple[str, KillCounter] | None = None
         self._gateways: dict[tuple[str, float], Gateway] = {}
         self._results: dict[tuple[ResultsConfig, str], Results] = {}
         self._box: tuple[str, int, BlackBox] | None = None
@@ -72,10 +74,22 @@ class _Process:
         known = set(folders)
         sys.path[:] = [*folders, *(folder for folder in self._sys_path if folder not in known)]
 
-    def storage(self, config: StorageConfig) -> Storage:
-        if config not in self._storages:
-            self._storages[config] = open_storage(config)
-        return self._storages[config]
+    def storage(self, config: StorageConfig, context: InvocationContext, resources: Resources) -> Storage:
+        """A storage, as the platform lets a worker use it."""
+        reached = (config, context.memory_group, context.emulation, resources)
+        if reached not in self._reached:
+            if config not in self._storages:
+                self._storages[config] = open_storage(config)
+            self._reached[reached] = worker_storage(self._storages[config], context, resources)
+        return self._reached[reached]
+
+    def kills(self, group: str) -> KillCounter:
+        """What counts the processes of a group that the kernel kills from now on."""
+        if self._kills is None or self._kills[0] != group:
+            self._kills = group, KillCounter(group)
+        else:
+            self._kills[1].begin()
+        return self._kills[1]
 
     def black_box(self, path: str, slots: int) -> BlackBox:
         """The black box of this process, cleared."""
@@ -117,7 +131,8 @@ def handle(invocation: Invocation, context: InvocationContext) -> bool:
     """Embody one worker of one run until it has nothing left to do; whether this process must end then."""
     began_s = time.time()
     _process.put_back_surroundings()
-    coordination = _storage(invocation, context, context.storage).coordination(invocation.run_id)
+    resources = invocation.resources
+    coordination = _process.storage(context.storage, context, resources).coordination(invocation.run_id)
     joined = coordination.join(invocation.worker, invocation.attempt)
     if joined.status is Status.REPLACED:
         return False  # the place is taken, and who has it tells what it takes
@@ -128,7 +143,7 @@ def handle(invocation: Invocation, context: InvocationContext) -> bool:
     _process.import_from(code.sys_path)
     # The more workers there are, the fewer tasks each has to measure for a run to have enough of every function.
     first = max(_LEAST_MEASURED, _MEASURED // max(1, joined.live))
-    recorder = Recorder(code.view.graph, invocation.resources, enabled=code.record, first=first)
+    recorder = Recorder(code.view.graph, resources, enabled=code.record, first=first)
     recorder.started(
         cold=context.cold,
         received_s=context.received_s,
@@ -137,12 +152,12 @@ def handle(invocation: Invocation, context: InvocationContext) -> bool:
         starting=joined.starting,
     )
     config = msgspec.structs.replace(context.storage, object_dir=code.object_dir)
-    box = _process.black_box(context.black_box, invocation.resources.task_slots)
+    box = _process.black_box(context.black_box, resources.task_slots)
     runner = Runner(
         invocation,
         code,
         coordination=coordination,
-        objects=_storage(invocation, context, config).objects(invocation.run_id),
+        objects=_process.storage(config, context, resources).objects(invocation.run_id),
         gateway=_process.gateway(context, code.patience_s),
         recorder=recorder,
         cold=context.cold,
@@ -151,15 +166,10 @@ def handle(invocation: Invocation, context: InvocationContext) -> bool:
         black_box=box,
         faults=faults_of(_process.faults, invocation),
         on_memory_error=functools.partial(_end_for_error, box) if _may_get_more(context) else _let_it_be,
-        check_memory=functools.partial(_end_if_killed, box, KillCounter(context.memory_group)),
+        check_memory=functools.partial(_end_if_killed, box, _process.kills(context.memory_group)),
     )
     runner.run(joined, coordination.remains() if joined.restarted else None)
     return runner.interrupted and (bool(children()) or has_threads_of_tasks())
-
-
-def _storage(invocation: Invocation, context: InvocationContext, config: StorageConfig) -> Storage:
-    """The storage of the run, as the platform lets a worker use it."""
-    return worker_storage(_process.storage(config), context, invocation.resources)
 
 
 def _code(invocation: Invocation, context: InvocationContext, coordination: Coordination) -> RunCode | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from augury.storage.protocols import Beat, Claim, Coordination, Hopeless, Status
 from augury.worker.faults import Faults
+from augury.worker.helpers import HelperThread
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Heart:
         self._stop = stop
         self._faults = faults
         self._over = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: HelperThread | None = None
         self.pause_s = lease_s / BEATS
 
     def begin_after(self, lasted_s: float) -> None:
@@ -64,8 +65,7 @@ class Heart:
     def begin(self) -> None:
         """Beat from now on; again and again does no harm."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"augury-heart-{self._worker}", daemon=True)
-            self._thread.start()
+            self._thread = HelperThread(self._run)
 
     def end(self) -> None:
         """Stop beating; does not wait for a beat that is under way."""

@@ -219,7 +219,7 @@ def _seen_as(function: Any) -> Callable[[Any], Callable[..., Any]]:
 
 
 def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
+    return threading.get_ident() == threading.main_thread().ident
 
 
 def time_limit(timeout_s: float | None) -> AbstractContextManager[None]:

@@ -30,6 +30,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from itertools import groupby
 from typing import Any, cast
 
@@ -77,6 +78,7 @@ from augury.worker.failure import Failure, deaf, lost_for_good, overlong, platfo
 from augury.worker.faults import Faults
 from augury.worker.forks import end_fork
 from augury.worker.heart import Heart
+from augury.worker.helpers import HelperThread
 from augury.worker.interrupt import (
     Interrupted,
     Section,
@@ -109,6 +111,10 @@ LISTEN_AFTER_S = 0.2
 _OVERDUE_S = 1.0
 """How long after its time a task that is deaf to interruption may go on."""
 _SLICE_S = 1.0
+_CROWD = 64
+"""From so many workers on, each looks less often whether there is something to do: they share machines, and storage."""
+_MOST_SELDOM = 8
+"""By how much, at most."""
 _DEAF_S = 2.0
 """How long a task that nobody waits for any more, and that does not let itself be stopped, may hold up others."""
 _STUBBORN_S = 10.0
@@ -186,7 +192,7 @@ class Runner:
         self._unstarted: list[int] = []  # abandoned before they began; the core is to be told
         self._over: m.Leave | None = None
         self._ended = threading.Event()
-        self._timekeeper: threading.Thread | None = None
+        self._timekeeper: HelperThread | None = None
         self._recorder = recorder
         self._memo = memo
         recorder.follow(lambda: self._ran)
@@ -243,18 +249,24 @@ class Runner:
             self._faults.reach("joined")
         catch_streams()
         allow_interruption()
-        others = [self._execute] * (self._slots - 1) + [self._courier]
-        threads = [threading.Thread(target=self._guard, args=(work,), daemon=True) for work in others]
+        others = range(self._slots - 1)
+        executors = [threading.Thread(target=self._guard, args=(self._execute,), daemon=True) for _ in others]
         self._tell(m.Began(self._invocation.tasks, joined.done, joined.live, remains))
-        for thread in threads:
-            thread.start()
+        for executor in executors:
+            executor.start()
+        courier = self._helper(self._courier)
         self._guard(self._execute)
-        for thread in threads:
-            thread.join()
+        for executor in executors:
+            executor.join()
+        courier.join()
         self._heart.end()
         self._leave(self._over or m.Leave())
         # A listener that still waits for its last read holds us: it must not hold the values too.
         self._values.clear()
+
+    def _helper(self, work: Callable[[], None]) -> HelperThread:
+        """Start a thread that runs no task."""
+        return HelperThread(partial(self._guard, work))
 
     def _guard(self, work: Callable[[], None]) -> None:
         """The life of a thread: whatever ends it before its time ends the run, and the client learns of it."""
@@ -620,7 +632,7 @@ class Runner:
         self._errands.append(command)
         if self._errand_threads < _ERRAND_THREADS:
             self._errand_threads += 1
-            threading.Thread(target=self._guard, args=(self._run_errands,), daemon=True).start()
+            self._helper(self._run_errands)
 
     def _run_errands(self) -> None:
         """The life of a thread; one that fails ends the run only if the invocation has not come to its end before."""
@@ -838,8 +850,7 @@ class Runner:
         if self._timekeeper is not None:
             return
         if now_s - self._started_s > LISTEN_AFTER_S or self._may_keep(command):
-            self._timekeeper = threading.Thread(target=self._guard, args=(self._keep_time_to_the_end,), daemon=True)
-            self._timekeeper.start()
+            self._timekeeper = self._helper(self._keep_time_to_the_end)
         else:
             self._keep_time(now_s)
 
@@ -926,8 +937,15 @@ class Runner:
 
     def _pause_s(self) -> float:
         """How long the courier may sleep: less while tasks wait here that others could run."""
-        pause_s = min(PROGRESS_S, self._view.start_s) if self._state.queued else PROGRESS_S
+        pause_s = self._seldom * PROGRESS_S
+        if self._state.queued:
+            pause_s = min(pause_s, self._view.start_s)
         return min(pause_s, self._patience.look_s, self._heart.pause_s)
+
+    @property
+    def _seldom(self) -> float:
+        """How many times as seldom as one of few workers this one of many looks around."""
+        return min(_MOST_SELDOM, max(1.0, self._state.live / _CROWD))
 
     def _send_records(self) -> None:
         records = self._recorder.take()
@@ -946,14 +964,15 @@ class Runner:
         """Begin to read the inbox; the lock is held."""
         if not self._listening:
             self._listening = True
-            threading.Thread(target=self._guard, args=(self._read_inbox,), daemon=True).start()
+            self._helper(self._read_inbox)
 
     def _read_inbox(self) -> None:
         """Hear what others tell; without that the worker would wait for ever."""
-        patience_s = self._view.start_s
+        patience_s = self._seldom * self._view.start_s
         heard_s = time.monotonic()
         while not self._over:
-            cursor, events = self._coordination.read(self._invocation.worker, self._cursor, min(patience_s, _SLICE_S))
+            slice_s = min(patience_s, self._seldom * _SLICE_S)
+            cursor, events = self._coordination.read(self._invocation.worker, self._cursor, slice_s)
             for kind, group in groupby(events, type):
                 if kind is TaskCompleted:
                     self._hear_completions([cast("TaskCompleted", event) for event in group])
@@ -961,7 +980,7 @@ class Runner:
                     for event in group:
                         self._hear(event)
             self._cursor = cursor
-            patience_s = self._view.start_s if events else 2 * patience_s
+            patience_s = self._seldom * self._view.start_s if events else 2 * patience_s
             if events:
                 heard_s = time.monotonic()
             if not events and self._state.idle and self._coordination.progress().starting:

@@ -56,6 +56,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar
 
 import msgspec
@@ -120,7 +121,7 @@ class WorkerState:
         self._running: set[int] = set()
         self._tries: dict[int, int] = {}
         self._pauses = Pauses()  # tasks that raised and are to be tried again
-        self._done: frozenset[int] = frozenset()  # what storage had counted when we began
+        self._done: AbstractSet[int] = frozenset()  # what storage had counted when we began
         self._outbox = Outbox(view, self._emit)
         self._memory = Memory(self._outbox.holds, self._outbox.forget, self._emit)
         self._spared: dict[int, list[int]] = {}  # unreported task → inputs of it that its consumers take too
@@ -186,9 +187,16 @@ class WorkerState:
         return not (self._running or self._queue or self._blocked or self._pauses or self._outbox.busy or self._dups)
 
     @property
+    def live(self) -> int:
+        """How many invocations of the run there are, as far as we were told."""
+        return self._live
+
+    @property
     def queued(self) -> bool:
-        """Whether tasks wait here behind running ones."""
-        return bool(self._queue)
+        """Whether tasks wait here behind running ones that others could run."""
+        if not self._queue or self.view.is_planned:
+            return False
+        return any(not self.view.worker_of[task] for task in self._queue)
 
     @property
     def quiet(self) -> bool:
@@ -250,20 +258,21 @@ class WorkerState:
         else:
             for task in event.tasks:
                 self._enqueue(task)
-            self._outbox.counted = set(event.done.intersection(self._planned))
-            self._remaining = set(self._planned) - event.done
+            self._outbox.counted = {task for task in self._planned if task in event.done}
+            self._remaining = set(self._planned) - self._outbox.counted
             for task in self._planned:
                 if task in self._remaining:
                     self._expect(task, event.done)
         if self._foreign or self._shared or self._hears_of_own_tasks():
             self._commands.append(m.Listen())
-        self._advise("began", self._done)
+        if self._advice is not None:
+            self._advise("began", frozenset(self._done))
 
     def _begin_again(self, found: Duties, tried_before: Iterable[Tried]) -> None:
         """Stand for an attempt that was lost."""
         self._duties = found
         self._shared |= found.shared
-        self._outbox.counted = set(self._done.intersection((*self._planned, *found.tasks)))
+        self._outbox.counted = {task for task in (*self._planned, *found.tasks) if task in self._done}
         self._remaining = set(found.tasks.intersection(self._planned))
         for task in sorted(found.tasks):
             self._expect(task, self._done)
@@ -279,7 +288,7 @@ class WorkerState:
             self._queue.drop((tried.task,))
             self._pauses.add(tried.task, self._now_s + tried.pause_s)
 
-    def _expect(self, task: int, done: frozenset[int]) -> None:
+    def _expect(self, task: int, done: AbstractSet[int]) -> None:
         """Count what a task waits for: a planned one, or one that was lost."""
         deps = self._deps[task]
         planned = self.view.worker_of[task] == self.name
@@ -499,7 +508,7 @@ class WorkerState:
         if len(self._outbox.storing) > storing:
             # What is about to be stored is reported soon, with how many tasks ran: an empty report would delay it.
             flush = False
-        if tells or (flush and (self._ran or self._late or self._has_backlog())):
+        if tells or (flush and (self._ran or self._late or (self._has_backlog() and self.queued))):
             self._outbox.send(msgspec.structs.replace(report, ran=self._ran))
             self._ran = 0
 

@@ -3,7 +3,7 @@
 The same for every worker of a run, never changed, so that workers of one process share it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import TypeVar
@@ -46,6 +46,29 @@ def second_of(name: str) -> tuple[int, str] | None:
     return (int(kind[1:]), worker) if worker else None
 
 
+def _names(plan: Plan) -> list[str]:
+    """For each task, the name of its worker; empty if it has none."""
+    workers = [assignment.worker for assignment in plan.assignments]
+    named = {worker: "" if worker is None else planned_name(worker) for worker in set(workers)}
+    return [named[worker] for worker in workers]
+
+
+class _PerTask(dict[int, _Kind]):
+    """What is worked out for a task when it is first asked for: most workers ask for few of many.
+
+    Args:
+        work_out: Gives it for a task.
+    """
+
+    def __init__(self, work_out: Callable[[int], _Kind]) -> None:
+        super().__init__()
+        self._work_out = work_out
+
+    def __missing__(self, task: int) -> _Kind:
+        found = self[task] = self._work_out(task)
+        return found
+
+
 class RunView:
     """The graph and the plan of a run, as workers look at them.
 
@@ -53,7 +76,6 @@ class RunView:
         graph: The workflow.
         plan: The plan.
         worker_of: For each task, the name of the worker that must run it; empty if it is flexible.
-        resources_of: For each task, what a worker that runs it must have.
         concurrency: How many workers the platform runs at once.
         spread: Among how many of them flexible tasks are shared out before it shows how long they take.
         inline_bytes: Up to which size outputs ride inside reports.
@@ -71,11 +93,9 @@ class RunView:
         start_s: float = 1.0,
         run_id: str = "",
     ) -> None:
-        names = {a.worker: planned_name(a.worker) for a in plan.assignments if a.worker is not None}
         self.graph = graph
         self.plan = plan
-        self.worker_of: Sequence[str] = [names[a.worker] if a.worker is not None else "" for a in plan.assignments]
-        self.resources_of: Sequence[Resources] = [a.resources for a in plan.assignments]
+        self.worker_of: Sequence[str] = _names(plan)
         self.concurrency = max(1, concurrency)
         self.spread = min(plan.spread or self.concurrency, self.concurrency)
         self.inline_bytes = inline_bytes
@@ -83,35 +103,49 @@ class RunView:
         self.run_id = run_id
 
     @cached_property
-    def needs(self) -> Sequence[int]:
+    def is_planned(self) -> bool:
+        """Whether every task has a worker that must run it."""
+        return all(self.worker_of)
+
+    @cached_property
+    def resources_of(self) -> Sequence[Resources]:
+        """For each task, what a worker that runs it must have."""
+        return [assignment.resources for assignment in self.plan.assignments]
+
+    @cached_property
+    def needs(self) -> Mapping[int, int]:
         """For each task, how many completions are counted for it in storage.
 
         Of a flexible task all inputs are; of a planned one only those that other workers produce.
         """
-        worker_of = self.worker_of
-        return [
-            len(deps) if not worker else sum(worker_of[dep] != worker for dep in deps)
-            for worker, deps in zip(worker_of, self.graph.deps, strict=True)
-        ]
+        return _PerTask(self._needs)
+
+    def _needs(self, task: int) -> int:
+        worker, deps = self.worker_of[task], self.graph.deps[task]
+        return sum(self.worker_of[dep] != worker for dep in deps) if worker else len(deps)
 
     @cached_property
-    def copied(self) -> Sequence[bool]:
+    def copied(self) -> Mapping[int, bool]:
         """For each task, whether each consumer gets a copy of its output rather than the output itself.
 
         So it is where a change that one consumer makes could be seen by another one, by the user, or by another
         try of itself. It depends on the graph alone, not on where tasks run: nor does, then, what tasks see.
         """
+        return _PerTask(self._copied)
+
+    def _copied(self, task: int) -> bool:
         graph = self.graph
-        retried = [graph.info(task).retries > 0 for task in range(len(graph))]
-        return [
-            len(consumers) + (task in graph.sink_set) > 1 or any(retried[consumer] for consumer in consumers)
-            for task, consumers in enumerate(graph.dependents)
-        ]
+        consumers = graph.dependents[task]
+        if len(consumers) + (task in graph.sink_set) > 1:
+            return True
+        return any(graph.info(consumer).retries > 0 for consumer in consumers)
 
     @cached_property
     def tasks_of(self) -> dict[str, list[int]]:
         """For each planned worker, its tasks, ascending."""
         tasks: dict[str, list[int]] = {}
+        if not any(self.worker_of):
+            return tasks
         for task, worker in enumerate(self.worker_of):
             if worker:
                 tasks.setdefault(worker, []).append(task)

@@ -280,10 +280,14 @@ class KillCounter:
 
     def __init__(self, group: str) -> None:
         self._file = _kill_file(group) if group else ""
-        self._before = _kills(self._file)
+        self.begin()
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._before = _kills(self._file) if self._file else 0
 
     def rose(self) -> bool:
-        """Whether one was killed since this was made."""
+        """Whether one was killed since it began to count."""
         return bool(self._file) and _kills(self._file) > self._before
 
 
