@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from augury.config import Resources
+from augury.dag.flat import pack
 from augury.dag.graph import build_workflow
 from augury.errors import PlanError
 from augury.plan.hints import OwnHint
@@ -158,8 +159,11 @@ def test_what_is_not_a_plan_is_refused(change: dict[str, Any]) -> None:
         Plan.from_json(json.dumps({**WRITTEN, **change}))
 
 
-FOR_WORKERS: list[Any] = ["f", "p", [{"cpus": 1, "memory_mb": 128}], [[0, 0], [None, 0]], [0, 1]]
-"""Fingerprint, planner, resources, distinct places (a worker, and which resources), and for each task its place."""
+FOR_WORKERS: list[Any] = [
+    *("f", "p", [{"cpus": 1, "memory_mb": 128}]),
+    *(pack([1, 0]), pack([0, 0]), pack([0, 1])),
+]
+"""Fingerprint, planner, resources; of distinct assignments worker (plus 1) and resources; which one each task has."""
 
 
 @pytest.mark.parametrize(
@@ -169,22 +173,20 @@ FOR_WORKERS: list[Any] = ["f", "p", [{"cpus": 1, "memory_mb": 128}], [[0, 0], [N
         (2, [{"cpus": -1}]),
         (2, [{"memory_mb": 0}]),
         (2, []),
-        (3, [[0, 1], [None, 0]]),
-        (3, [[0, -1], [None, 0]]),
-        (3, [["x", 0], [None, 0]]),
-        (3, [[0]]),
-        (3, []),
-        (4, [2, 0]),
-        (4, [-1, 0]),
-        (4, ["0"]),
-        (4, None),
+        (3, pack([1])),
+        (3, b"Hxyz"),
+        (3, b"x"),
+        (3, b""),
+        (3, [1, 0]),
+        (4, pack([0, 1])),
+        (4, pack([])),
+        (5, pack([2, 0])),
+        (5, None),
     ],
 )
 def test_what_workers_cannot_read_as_a_plan_is_refused(field: int, value: Any) -> None:
-    assert Plan.decode(msgspec.msgpack.encode(FOR_WORKERS)).assignments == (
-        Assignment(0, SMALL),
-        Assignment(None, SMALL),
-    )
+    read = Plan.decode(msgspec.msgpack.encode(FOR_WORKERS))
+    assert list(read.assignments) == [Assignment(0, SMALL), Assignment(None, SMALL)]
     with pytest.raises(PlanError):
         Plan.decode(msgspec.msgpack.encode([*FOR_WORKERS[:field], value, *FOR_WORKERS[field + 1 :]]))
 

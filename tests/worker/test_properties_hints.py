@@ -163,7 +163,7 @@ class Restless(Policy):
     def __init__(self, view: RunView, worker: str) -> None:
         self._rng = Random(worker)
         self._graph: Graph = view.graph
-        self._resources = view.resources_of
+        self._resources = [one.resources for one in view.plan.assignments]
 
     @staticmethod
     def watches(view: RunView, task: int) -> Iterator[str]:

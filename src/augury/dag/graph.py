@@ -9,10 +9,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from augury.dag.flat import Rows, pack, pack_rows, unpack, unpack_rows
 from augury.dag.refs import ATOMS, Ref, lower, tasks_in
 from augury.dag.task import Function, TaskNode, exception_name
 from augury.errors import DefinitionError, SerializationError
@@ -101,20 +102,41 @@ class Graph(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return hashlib.blake2b(msgspec.msgpack.encode(shape), digest_size=16).hexdigest()
 
     def encode(self) -> bytes:
-        """The graph as bytes; `decode` reads it back."""
-        return msgspec.msgpack.encode(self)
+        """The graph as bytes, with what follows from it; `decode` reads it back."""
+        written = _Written(
+            self.functions,
+            pack(self.function_of),
+            pack_rows(self.deps),
+            pack_rows(self.dependents),
+            self.sinks,
+            self.fingerprint,
+        )
+        return msgspec.msgpack.encode(written)
 
     @classmethod
-    def decode(cls, data: bytes) -> "Graph":
+    def decode(cls, data: bytes, *, piecemeal: bool = False) -> "Graph":
         """Read a graph that `encode` wrote.
+
+        Args:
+            data: What it wrote.
+            piecemeal: Whether few of its tasks will be looked at: what is known of each is then read when somebody asks.
 
         Raises:
             SerializationError: It is not one.
         """
         try:
-            return _decoder.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            written = _decoder.decode(data)
+            function_of, deps, dependents = written.read()
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
             raise SerializationError(f"these are not the bytes of a graph: {error}") from error
+        if piecemeal:  # the types are those of whole graphs, which these can stand for
+            graph = cls(written.functions, cast("Any", function_of), cast("Any", deps), written.sinks)
+        else:
+            graph = cls(written.functions, tuple(function_of), tuple(iter(deps)), written.sinks)
+        known = vars(graph)
+        known["dependents"] = dependents if piecemeal else tuple(iter(dependents))
+        known["fingerprint"] = written.fingerprint
+        return graph
 
     def chain_to_sink(self, task: int) -> tuple[int, ...]:
         """The tasks that lead from a task to a sink: each one needs the one before it."""
@@ -124,7 +146,29 @@ class Graph(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return tuple(chain)
 
 
-_decoder = msgspec.msgpack.Decoder(Graph)
+class _Written(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A graph as it is written: see `augury.dag.flat`."""
+
+    functions: tuple[FunctionInfo, ...]
+    function_of: bytes
+    deps: tuple[bytes, bytes]
+    dependents: tuple[bytes, bytes]
+    sinks: tuple[int, ...]
+    fingerprint: str
+
+    def read(self) -> tuple[Sequence[int], Rows, Rows]:
+        """For each task its function, what it takes, and what takes its output.
+
+        Raises:
+            ValueError: They do not go together.
+        """
+        function_of, deps, dependents = unpack(self.function_of), unpack_rows(self.deps), unpack_rows(self.dependents)
+        if not len(function_of) == len(deps) == len(dependents):
+            raise ValueError("there are not as many of one thing as of another")
+        return function_of, deps, dependents
+
+
+_decoder = msgspec.msgpack.Decoder(_Written)
 
 
 class Workflow(NamedTuple):

@@ -9,12 +9,13 @@ tasks share an assignment, and 100,000 of them should not repeat it. Workers get
 
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 import msgspec
 
 from augury.config import Resources
+from augury.dag.flat import pack, unpack
 from augury.dag.graph import Graph
 from augury.dag.task import TaskNode
 from augury.drawing import Drawing
@@ -54,22 +55,66 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spread: int = 0
 
 
-class _ForWorkers(msgspec.Struct, frozen=True, array_like=True):
-    """What workers need of a plan: `places` are distinct assignments, as workers and indices into `resources`.
+class _ForWorkers(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What workers need of a plan, in the order of `_Table`, with numbers as in `augury.dag.flat`.
 
-    A plan has perhaps a thousand workers, each of which reads it, and few configurations.
+    A plan has perhaps a thousand workers, each of which reads it, and few configurations. `workers` and
+    `configurations` are those of distinct assignments: one more than the worker, or 0 for none; and an index.
     """
 
     fingerprint: str
     planner: str
     resources: tuple[Resources, ...]
-    places: tuple[tuple[int | None, int], ...]
-    tasks: tuple[int, ...]
+    workers: bytes
+    configurations: bytes
+    tasks: bytes
     hints: dict[int, tuple[Hint, ...]] = {}
     launch: tuple[PreWarmHint, ...] = ()
     ranks: tuple[int, ...] = ()
     policies: dict[str, bytes] = {}
     spread: int = 0
+
+    def assignments(self) -> "_Assignments":
+        """For each task, where it runs.
+
+        Raises:
+            ValueError: They refer to what is not there.
+        """
+        workers, configurations, tasks = unpack(self.workers), unpack(self.configurations), unpack(self.tasks)
+        if len(workers) != len(configurations) or max(configurations, default=-1) >= len(self.resources):
+            raise ValueError(f"it refers to resources that it does not have; it has {len(self.resources)}")
+        if max(tasks, default=-1) >= len(workers):
+            raise ValueError(f"it refers to an assignment that it does not have; it has {len(workers)}")
+        kinds = zip(workers, configurations, strict=True)
+        distinct = [Assignment(worker - 1 if worker else None, self.resources[kind]) for worker, kind in kinds]
+        return _Assignments(distinct, tasks)
+
+
+class _Assignments(Sequence[Assignment]):
+    """The assignments of a plan, as they were written: the distinct ones, and for each task an index into them."""
+
+    __slots__ = ("distinct", "index_of")
+
+    def __init__(self, distinct: Sequence[Assignment], index_of: Sequence[int]) -> None:
+        self.distinct = distinct
+        self.index_of = index_of
+
+    def __len__(self) -> int:
+        return len(self.index_of)
+
+    @overload
+    def __getitem__(self, task: int) -> Assignment: ...
+
+    @overload
+    def __getitem__(self, task: slice) -> Sequence[Assignment]: ...
+
+    def __getitem__(self, task: int | slice) -> Assignment | Sequence[Assignment]:
+        if isinstance(task, slice):
+            return tuple(self)[task]
+        return self.distinct[self.index_of[task]]
+
+    def __iter__(self) -> Iterator[Assignment]:
+        return map(self.distinct.__getitem__, self.index_of)
 
 
 _json = msgspec.json.Decoder(_Table)
@@ -249,22 +294,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def encode(self) -> bytes:
         """What workers need of the plan, as bytes; `decode` reads it back."""
-        table = self._table()
-        resources = {one.resources: None for one in table.assignments}
-        index_of = {one: index for index, one in enumerate(resources)}
-        places = tuple((one.worker, index_of[one.resources]) for one in table.assignments)
+        distinct, index_of = self.places()
+        resources = {one.resources: None for one in distinct}
+        kind_of = {one: index for index, one in enumerate(resources)}
         return msgspec.msgpack.encode(
             _ForWorkers(
-                table.fingerprint,
-                table.planner,
+                self.fingerprint,
+                self.planner,
                 tuple(resources),
-                places,
-                table.tasks,
-                table.hints,
-                table.launch,
-                table.ranks,
-                table.policies,
-                table.spread,
+                pack([0 if one.worker is None else one.worker + 1 for one in distinct]),
+                pack([kind_of[one.resources] for one in distinct]),
+                pack(index_of),
+                dict(self.hints),
+                self.launch,
+                self.ranks,
+                dict(self.policies),
+                self.spread,
             )
         )
 
@@ -277,25 +322,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         try:
             read = _msgpack.decode(data)
-            _check_indices(read.places, read.resources)
-            assignments = tuple(Assignment(worker, read.resources[index]) for worker, index in read.places)
-            return cls._from_table(
-                _Table(
-                    read.fingerprint,
-                    read.planner,
-                    assignments,
-                    read.tasks,
-                    read.hints,
-                    read.launch,
-                    read.ranks,
-                    read.policies,
-                    spread=read.spread,
-                )
+            return cls(
+                fingerprint=read.fingerprint,
+                planner=read.planner,
+                assignments=cast("tuple[Assignment, ...]", read.assignments()),  # which they can stand for
+                hints=read.hints,
+                launch=read.launch,
+                ranks=read.ranks,
+                policies=read.policies,
+                spread=read.spread,
             )
-        except _UNREADABLE as error:
+        except (*_UNREADABLE, ValueError) as error:
             raise PlanError(f"these are not the bytes of a plan: {error}") from error
 
-    def _table(self, predicted: Simulation | None = None) -> _Table:
+    def places(self) -> tuple[Sequence[Assignment], Sequence[int]]:
+        """The distinct assignments, and for each task an index into them."""
+        if isinstance(self.assignments, _Assignments):
+            return self.assignments.distinct, self.assignments.index_of
         by_identity: dict[int, int] = {}  # planners hand out the same object many times, and hashing one is slow
         by_value: dict[Assignment, int] = {}
         tasks = []
@@ -305,10 +348,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 index = by_value.setdefault(assignment, len(by_value))
                 by_identity[id(assignment)] = index
             tasks.append(index)
+        return tuple(by_value), tasks
+
+    def _table(self, predicted: Simulation | None = None) -> _Table:
+        distinct, tasks = self.places()
         return _Table(
             self.fingerprint,
             self.planner,
-            tuple(by_value),
+            tuple(distinct),
             tuple(tasks),
             dict(self.hints),
             self.launch,
@@ -333,11 +380,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             spread=table.spread,
             predicted=table.predicted,
         )
-
-
-def _check_indices(places: Sequence[tuple[int | None, int]], resources: Sequence[Resources]) -> None:
-    if not all(0 <= index < len(resources) for _, index in places):
-        raise PlanError(f"the plan refers to resources that it does not have; it has {len(resources)}")
 
 
 def _validate_hints(graph: Graph, task: int, hints: tuple[Hint, ...], policies: Mapping[str, bytes]) -> None:

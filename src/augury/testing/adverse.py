@@ -211,7 +211,7 @@ class AdverseCourse(Course):
         """How long it takes to do everything one after the other."""
         world, model = self._world, self._world.model
         resources = {claim.resources for claim in map(self._view.planned_claim, self._view.tasks_of)}
-        resources |= {*self._view.resources_of, *self._care.larger}
+        resources |= {*(one.resources for one in self._view.plan.assignments), *self._care.larger}
         total_s = 0.0
         for task in range(len(self._graph)):
             info = self._graph.info(task)

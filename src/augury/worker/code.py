@@ -19,6 +19,7 @@ from augury.worker.policies.registry import Policies
 from augury.worker.view import RunView
 
 _KEPT_RUNS = 4
+_MANY_WORKERS = 8
 
 
 class RunCode(NamedTuple):
@@ -75,9 +76,9 @@ class RunCache:
             check_versions(spec.versions, essential=True)  # another version may sign in another way: then say that
             raise
         check_versions(spec.versions)
-        graph = Graph.decode(spec.graph)
-        program = Program.decode(spec.program)
         plan = Plan.decode(spec.plan)
+        graph = Graph.decode(spec.graph, piecemeal=_is_shared(plan, spec.concurrency))
+        program = Program.decode(spec.program)
         plan.check_shape(graph)  # what each task is given its client has looked at, which signed it
         view = RunView(
             graph,
@@ -106,3 +107,10 @@ class RunCache:
             while len(self._runs) > _KEPT_RUNS:
                 self._runs.popitem(last=False)
         return code
+
+
+def _is_shared(plan: Plan, concurrency: int) -> bool:
+    """Whether so many workers take part in a run that each looks at a small part of it."""
+    distinct, _ = plan.places()
+    named = {one.worker for one in distinct}
+    return (concurrency if None in named else len(named)) >= _MANY_WORKERS

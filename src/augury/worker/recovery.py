@@ -64,7 +64,7 @@ def duties(
     if second_of(name):
         given += remains.claims.get(name, ())
     shared = _shared(name, remains)
-    roots = [*view.tasks_of.get(name, ()), *given]
+    roots = [*view.planned_for(name), *given]
     ours = _following(view, roots, done, owners, lambda task: task in shared or is_duplicable(task))
     untold = [task for task in ours - done if _is_awaited_elsewhere(view, name, task)]
     needed = needed_tasks(view.graph, remains.stored, untold)

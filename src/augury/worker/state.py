@@ -109,7 +109,7 @@ class WorkerState:
         self.over = False
         self._deps = view.graph.deps
         self._dependents = view.graph.dependents
-        self._planned = view.tasks_of.get(name, [])
+        self._planned = view.planned_for(name)
         self._remaining: set[int] = set()
         self._waits: dict[int, int] = {}  # planned task → local inputs to come, plus one for all foreign ones
         self._foreign: set[int] = set()  # planned tasks that wait for foreign inputs

@@ -46,13 +46,6 @@ def second_of(name: str) -> tuple[int, str] | None:
     return (int(kind[1:]), worker) if worker else None
 
 
-def _names(plan: Plan) -> list[str]:
-    """For each task, the name of its worker; empty if it has none."""
-    workers = [assignment.worker for assignment in plan.assignments]
-    named = {worker: "" if worker is None else planned_name(worker) for worker in set(workers)}
-    return [named[worker] for worker in workers]
-
-
 class _PerTask(dict[int, _Kind]):
     """What is worked out for a task when it is first asked for: most workers ask for few of many.
 
@@ -75,7 +68,6 @@ class RunView:
     Attributes:
         graph: The workflow.
         plan: The plan.
-        worker_of: For each task, the name of the worker that must run it; empty if it is flexible.
         concurrency: How many workers the platform runs at once.
         spread: Among how many of them flexible tasks are shared out before it shows how long they take.
         inline_bytes: Up to which size outputs ride inside reports.
@@ -95,7 +87,7 @@ class RunView:
     ) -> None:
         self.graph = graph
         self.plan = plan
-        self.worker_of: Sequence[str] = _names(plan)
+        self._distinct, self._index_of = plan.places()
         self.concurrency = max(1, concurrency)
         self.spread = min(plan.spread or self.concurrency, self.concurrency)
         self.inline_bytes = inline_bytes
@@ -103,14 +95,30 @@ class RunView:
         self.run_id = run_id
 
     @cached_property
-    def is_planned(self) -> bool:
-        """Whether every task has a worker that must run it."""
-        return all(self.worker_of)
+    def worker_of(self) -> Mapping[int, str]:
+        """For each task, the name of the worker that must run it; empty if it is flexible."""
+        return _PerTask(self._worker_of)
+
+    def _worker_of(self, task: int) -> str:
+        worker = self._distinct[self._index_of[task]].worker
+        return "" if worker is None else self._names[worker]
 
     @cached_property
-    def resources_of(self) -> Sequence[Resources]:
+    def _names(self) -> Mapping[int, str]:
+        return _PerTask(planned_name)
+
+    @cached_property
+    def is_planned(self) -> bool:
+        """Whether every task has a worker that must run it."""
+        return all(assignment.worker is not None for assignment in self._distinct)
+
+    @cached_property
+    def resources_of(self) -> Mapping[int, Resources]:
         """For each task, what a worker that runs it must have."""
-        return [assignment.resources for assignment in self.plan.assignments]
+        return _PerTask(self._resources_of)
+
+    def _resources_of(self, task: int) -> Resources:
+        return self._distinct[self._index_of[task]].resources
 
     @cached_property
     def needs(self) -> Mapping[int, int]:
@@ -142,14 +150,31 @@ class RunView:
 
     @cached_property
     def tasks_of(self) -> dict[str, list[int]]:
-        """For each planned worker, its tasks, ascending."""
+        """For each planned worker, its tasks, ascending; for who asks for those of many workers."""
         tasks: dict[str, list[int]] = {}
-        if not any(self.worker_of):
+        names = ["" if one.worker is None else self._names[one.worker] for one in self._distinct]
+        if not any(names):
             return tasks
-        for task, worker in enumerate(self.worker_of):
-            if worker:
-                tasks.setdefault(worker, []).append(task)
+        for task, index in enumerate(self._index_of):
+            if names[index]:
+                tasks.setdefault(names[index], []).append(task)
         return tasks
+
+    @cached_property
+    def _resources_by_name(self) -> Mapping[str, Resources]:
+        """What each planned worker has: the same for all of its tasks."""
+        return {self._names[one.worker]: one.resources for one in self._distinct if one.worker is not None}
+
+    def planned_for(self, worker: str) -> Sequence[int]:
+        """The tasks that the plan has for a worker, ascending: all that most of those who read a plan want to know."""
+        if "tasks_of" in vars(self):
+            return self.tasks_of.get(worker, ())
+        ours = {
+            index
+            for index, one in enumerate(self._distinct)
+            if one.worker is not None and self._names[one.worker] == worker
+        }
+        return [task for task, index in enumerate(self._index_of) if index in ours] if ours else ()
 
     def hints_of(self, task: int, kind: type[_Kind]) -> list[_Kind]:
         """The hints of one kind that the plan has for a task."""
@@ -178,7 +203,7 @@ class RunView:
 
     def planned_claim(self, worker: str, attempt: int = 1) -> Claim:
         """A worker that the plan names."""
-        return Claim(worker, (), self.resources_of[self.tasks_of[worker][0]], attempt)
+        return Claim(worker, (), self._resources_by_name[worker], attempt)
 
     def initial_claims(self) -> list[Claim]:
         """The workers that the client starts: for every root its planned worker, or a share of flexible ones.
