@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from augury.dag.flat import pack, pack_rows, unpack, unpack_rows
+from augury.dag.flat import pack, pack_rows, pack_times, unpack, unpack_rows, unpack_times
 from augury.dag.graph import Graph, build_workflow
 from tests.dag.test_graph import diamond
 
@@ -19,6 +19,16 @@ def test_numbers_survive(numbers: list[int]) -> None:
 @pytest.mark.parametrize(("largest", "size_bytes"), [(0, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4)])
 def test_they_take_as_many_bytes_as_the_largest_needs(largest: int, size_bytes: int) -> None:
     assert len(pack([0, largest, 1])) == 1 + 3 * size_bytes
+
+
+@given(st.lists(st.floats(allow_nan=False)))
+def test_times_survive(times_s: list[float]) -> None:
+    assert list(unpack_times(pack_times(times_s))) == times_s
+
+
+def test_what_are_not_the_bytes_of_times_is_refused() -> None:
+    with pytest.raises(ValueError, match="not the bytes of times"):
+        unpack_times(b"123")
 
 
 @given(st.lists(st.lists(st.integers(0, 100_000), max_size=5).map(tuple), max_size=20))

@@ -75,4 +75,4 @@ def test_a_second_worker_is_not_given_what_the_first_may_have_changed(tmp_path: 
 
 def test_without_evidence_nothing_is_late(tmp_path: Path) -> None:
     with Client(platform=Embedded(slots=2), observers=[], history=tmp_path) as client:
-        assert late_after(client.plan(work(1, "")), 3.0) == {}
+        assert late_after(client.plan(work(1, "")), 3.0) == []

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from augury import serde, task
 from augury.config import INLINE_BYTES, Resources
+from augury.dag.flat import pack_times
 from augury.dag.graph import Graph, build_workflow
 from augury.dag.program import encode
 from augury.errors import GatewayError, StorageError
@@ -216,7 +217,7 @@ class Place:
             concurrency=8,
             inline_bytes=INLINE_BYTES,
             record=False,
-            late_s=dict(self.late_s),
+            late_s=pack_times([self.late_s.get(task, math.inf) for task in range(len(graph))] if self.late_s else []),
             care=self.care,
         )
         spec = sign_spec(spec, KEYRING.seal("run"))

@@ -44,6 +44,29 @@ def unpack(data: bytes) -> Sequence[int]:
     return memoryview(data)[1:].cast(code)  # type: ignore[call-overload, no-any-return]
 
 
+def pack_times(times_s: Sequence[float]) -> bytes:
+    """Times as bytes."""
+    packed = array("d", times_s)
+    if _IS_BIG_ENDIAN:
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def unpack_times(data: bytes) -> Sequence[float]:
+    """What `pack_times` was given, to be read where it is.
+
+    Raises:
+        ValueError: It made something else.
+    """
+    if len(data) % array("d").itemsize:
+        raise ValueError("these are not the bytes of times")
+    if _IS_BIG_ENDIAN:
+        packed = array("d", data)
+        packed.byteswap()
+        return packed
+    return memoryview(data).cast("d")
+
+
 def pack_rows(rows: Sequence[Sequence[int]]) -> tuple[bytes, bytes]:
     """Rows of numbers, as bytes: where each starts, and all of them."""
     return pack(list(accumulate(map(len, rows), initial=0))), pack(list(chain.from_iterable(rows)))

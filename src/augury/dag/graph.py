@@ -119,7 +119,8 @@ class Graph(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
         Args:
             data: What it wrote.
-            piecemeal: Whether few of its tasks will be looked at: what is known of each is then read when somebody asks.
+            piecemeal: Whether few of its tasks will be looked at: what is known of each is then read when it is asked
+                for.
 
         Raises:
             SerializationError: It is not one.

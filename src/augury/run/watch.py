@@ -17,6 +17,7 @@ import msgspec
 
 from augury import serde
 from augury.config import INLINE_BYTES, ResultsConfig
+from augury.dag.flat import pack_times
 from augury.dag.graph import Graph, Workflow
 from augury.dag.program import Program, encode
 from augury.dag.refs import Const, fill
@@ -230,7 +231,7 @@ class RunWatch:
             submitted_s=self._submitted_at_s,
             results=self._platform.results if any(info.cache_s for info in self._graph.functions) else ResultsConfig(),
             care=self._care,
-            late_s=late_after(plan, self._late_factor),
+            late_s=pack_times(late_after(plan, self._late_factor)),
         )
 
     def _begin(self, plan: Plan) -> None:

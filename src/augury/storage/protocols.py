@@ -445,7 +445,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         submitted_s: When it began, in seconds since the epoch.
         results: Where outputs are kept for later runs.
         care: How the run looks after its workers.
-        late_s: Task → after how long it takes much longer than expected; of those left out nothing is expected.
+        late_s: For each task, after how long it takes much longer than expected: a double each, infinite where nothing is
+            expected; empty if that is so of all.
         tag: The MAC of all of it; see `augury.storage.signing`.
     """
 
@@ -466,7 +467,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     submitted_s: float = 0.0
     results: ResultsConfig = ResultsConfig()
     care: Care = Care()
-    late_s: dict[int, float] = {}
+    late_s: bytes = b""
     tag: bytes = b""
 
 
@@ -645,8 +646,12 @@ class Objects(Protocol):
         """Make room for the run; `put` fails before, and after `remove`."""
         ...
 
-    def put(self, key: str, blob: Blob) -> None:
+    def put(self, key: str, blob: Blob) -> Buffer | None:
         """Store a value.
+
+        Returns:
+            The very bytes that were stored, read-only, in memory that is shared with all who read them: who stored them
+            need not keep his own. None where to read them back would take time or memory of this process.
 
         Raises:
             ObjectTooLarge: The store cannot hold a value of this size.

@@ -2,11 +2,12 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from augury.config import PATIENCE_S, ResultsConfig
+from augury.dag.flat import unpack_times
 from augury.dag.graph import Graph
 from augury.dag.program import LoadedProgram, Program
 from augury.errors import UntrustedData
@@ -34,7 +35,7 @@ class RunCode(NamedTuple):
     record: bool
     seal: Seal
     care: Care
-    late_s: Mapping[int, float]
+    late_s: Sequence[float]
     results: ResultsConfig = ResultsConfig()
 
     @property
@@ -99,7 +100,7 @@ class RunCache:
             spec.record,
             seal,
             spec.care,
-            spec.late_s,
+            unpack_times(spec.late_s),
             spec.results,
         )
         with self._lock:

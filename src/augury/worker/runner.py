@@ -479,7 +479,7 @@ class Runner:
 
     def _set_inputs_apart(self, task: int, began_s: float) -> None:
         """Before a task that may be cut changes what it is given: whoever begins it anew needs that as it was."""
-        expected_s = self._late_s.get(task, math.inf) if self._invocation.attempt == 1 else math.inf
+        expected_s = self._late_after_s(task) if self._invocation.attempt == 1 else math.inf
         if self._patience.had_it_all(began_s) or began_s + expected_s < self._patience.hard_s:
             return
         with self._lock:
@@ -910,10 +910,14 @@ class Runner:
                     return
         self._tell(m.HandOverDue(sizes))
 
+    def _late_after_s(self, task: int) -> float:
+        """After how long a task takes much longer than expected."""
+        return self._late_s[task] if self._late_s else math.inf
+
     def _tell_stragglers(self, now_s: float) -> None:
         """Tell the core of tasks that run for much longer than expected; of each try once."""
         for began_s, run, *_ in list(self._working.values()):
-            is_late = now_s - began_s > self._late_s.get(run.task, math.inf)
+            is_late = now_s - began_s > self._late_after_s(run.task)
             if is_late and (run.task, began_s) not in self._told_late:
                 self._told_late.add((run.task, began_s))
                 with self._lock:
