@@ -31,7 +31,7 @@ lint: $(VENV)/.dev ## check style and types
 chaos: $(VENV)/.dev ## run workflows while something kills their workers, gateway and Redis
 	@$(VENV)/bin/python -m tests.chaos $(ARGS)
 
-bench: $(BENCH)/.bench ## compare with Dask and Ray on this machine, as JSON
+bench: $(BENCH)/.bench ## measure speed against bars, beside Dask and Ray: ARGS=--quick for a first look
 	@$(BENCH)/bin/python benchmarks/run.py $(ARGS)
 
 clean: ## remove everything that the other targets made

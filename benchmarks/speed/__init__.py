@@ -1,0 +1,1 @@
+"""How fast Augury is, beside other systems and beside bars; one module for each measurement, and `run.py` runs them."""
