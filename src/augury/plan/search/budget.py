@@ -1,9 +1,8 @@
 """How long planning may take, and whether the next step still fits.
 
-A tenth of the time that the run is expected to take, at least 20 ms and at most 5 s; or what the user says. Once no
-more than a part of that could be gained by looking further, it is that part, and a fiftieth of the run to save money.
-How long a step takes is known from the last one of its kind, for each task and each edge of the graph that it went
-through:
+A tenth of the time that the run is expected to take, at least 20 ms and at most 5 s; or what the user says. Once
+little could be gained by looking further, it is a quarter of that, and a fiftieth of the run to save money. How long a
+step takes is known from the last one of its kind, for each task and each edge of the graph that it went through:
 
     simulate 1,000 tasks, 12 ms ──▶ simulating 10,000 will take 120 ms: is that left?
 
@@ -17,7 +16,7 @@ from collections.abc import Callable
 from typing import Literal, TypeVar
 
 _SHARE, _LEAST_S, _MOST_S = 0.1, 0.02, 5.0
-_TO_SAVE = 0.02
+_TO_SAVE, _TO_GAIN = 0.02, 0.25
 _STEPS = 200
 _GUESSES_S = {"simulate": 8e-6, "schedule": 8e-6, "coarsen": 6e-6}
 
@@ -52,7 +51,7 @@ class Budget:
     def expect(self, makespan_s: float, gain_s: float = math.inf) -> None:
         """The run is expected to take so long, and could be so much shorter at best, if that is what is wanted."""
         if self._given_s is None:
-            worth_s = min(_SHARE * makespan_s, _TO_SAVE * makespan_s + gain_s)
+            worth_s = min(_SHARE * makespan_s, _TO_SAVE * makespan_s + _TO_GAIN * gain_s)
             self.allowed_s = min(_MOST_S, max(_LEAST_S, worth_s))
 
     @property
