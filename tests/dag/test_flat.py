@@ -8,7 +8,7 @@ from augury.dag.flat import pack, pack_rows, pack_times, unpack, unpack_rows, un
 from augury.dag.graph import Graph, build_workflow
 from tests.dag.test_graph import diamond
 
-NUMBERS = st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 300), max_size=40)
+NUMBERS = st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 2**32 - 1) | st.integers(0, 300), max_size=40)
 
 
 @given(NUMBERS)
@@ -16,9 +16,14 @@ def test_numbers_survive(numbers: list[int]) -> None:
     assert list(unpack(pack(numbers))) == numbers
 
 
-@pytest.mark.parametrize(("largest", "size_bytes"), [(0, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4)])
+@pytest.mark.parametrize(("largest", "size_bytes"), [(0, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4), (2**32, 8)])
 def test_they_take_as_many_bytes_as_the_largest_needs(largest: int, size_bytes: int) -> None:
     assert len(pack([0, largest, 1])) == 1 + 3 * size_bytes
+
+
+def test_a_number_that_is_too_large_is_refused() -> None:
+    with pytest.raises(ValueError, match="too large"):
+        pack([1, 2**64])
 
 
 @given(st.lists(st.floats(allow_nan=False)))

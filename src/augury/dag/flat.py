@@ -14,14 +14,20 @@ from array import array
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 
-_CODES = (("B", 0xFF), ("H", 0xFFFF), ("I", 0xFFFFFFFF))
+_CODES = (("B", 0xFF), ("H", 0xFFFF), ("I", 0xFFFFFFFF), ("Q", 0xFFFFFFFFFFFFFFFF))
 _IS_BIG_ENDIAN = sys.byteorder == "big"
 
 
 def pack(numbers: Sequence[int]) -> bytes:
-    """Numbers that are not negative, as bytes; of 32 bits at most."""
+    """Numbers that are not negative, as bytes.
+
+    Raises:
+        ValueError: One has more than 64 bits.
+    """
     most = max(numbers, default=0)
-    code = next(code for code, largest in _CODES if most <= largest)
+    code = next((code for code, largest in _CODES if most <= largest), "")
+    if not code:
+        raise ValueError(f"{most:,} is too large a number")
     packed = array(code, numbers)
     if _IS_BIG_ENDIAN:
         packed.byteswap()

@@ -121,6 +121,7 @@ _json = msgspec.json.Decoder(_Table)
 _json_with_words = msgspec.json.Decoder(_Table, strict=False)
 _msgpack = msgspec.msgpack.Decoder(_ForWorkers)
 
+_MOST_WORKERS: Final = 2**63
 _UNREADABLE: Final = (msgspec.MsgspecError, DefinitionError, UnicodeError, RecursionError)
 
 
@@ -397,8 +398,8 @@ def _validate_memory(graph: Graph, task: int, memory_mb: int) -> None:
 
 
 def _validate_worker(graph: Graph, task: int, worker: int, own: Resources, known: dict[int, Resources]) -> None:
-    if worker < 0:
-        raise PlanError(f"{graph.label(task)} is on worker {worker}; worker ids are not negative")
+    if not 0 <= worker < _MOST_WORKERS:
+        raise PlanError(f"{graph.label(task)} is on worker {worker}; worker ids are not negative, and below 2**63")
     if known.setdefault(worker, own) != own:
         raise PlanError(
             f"worker {worker} has {known[worker]} and, for {graph.label(task)}, {own}; a worker has one configuration"
