@@ -1,6 +1,8 @@
 """What a client does before a run: from history to a plan, without starting anything."""
 
 import logging
+import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -170,6 +172,14 @@ def test_short_work_is_predicted_at_a_glance_and_long_work_by_laws(shelf: Shelf)
     long = client(shelf).plan(fan_in(40), name="long")
     assert short.outlook.evidence[0].basis == "median of the last 32 runs"
     assert long.outlook.evidence[0].basis.startswith("same function")
+
+
+def test_history_says_how_much_of_it_computes_and_the_platform_on_how_many_processors(shelf: Shelf) -> None:
+    busy = [msgspec.structs.replace(run(load, 4.0), cpu_s=1.0), msgspec.structs.replace(run(merge, 3.0), cpu_s=0.0)]
+    shelf.add(busy * 20)
+    outlook = client(shelf).plan(fan_in(1), name="w").outlook
+    assert outlook.cpu_share == pytest.approx([0.25, 0.0])
+    assert outlook.platform.processors == os.cpu_count()
 
 
 def test_configurations_of_the_client_are_those_of_the_platform(shelf: Shelf) -> None:
@@ -414,6 +424,7 @@ def test_the_embedded_platform_is_known_before_it_starts() -> None:
     settings = Embedded(slots=3, keep_alive_s=7)
     site = embedded_site(settings, None, [HERE])
     assert (site.name, site.concurrency, site.keep_alive_s) == ("embedded", 3, 7)
+    assert site.processors == os.cpu_count()
     assert site.start_s == embedded_site(settings, Limits(concurrency=3, start_s=0.03), [HERE]).start_s
     assert site.assumed is not None
     assert site.assumed(HERE).cold_start_s < 0.1
@@ -441,6 +452,7 @@ def test_a_gateway_is_not_asked_for_a_plan() -> None:
     assert far.plan(fan_in()).outlook.platform.concurrency == 1000
     told = gateway_site("there", Limits(concurrency=7, start_s=3.0), [HERE])
     assert (told.name, told.concurrency, told.start_s, told.assumed) == ("there", 7, 3.0, None)
+    assert told.processors == math.inf
 
 
 # Which environments are warm

@@ -16,6 +16,7 @@ import functools
 import importlib
 import logging
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -41,6 +42,7 @@ from augury.plan.plan import Plan
 from augury.plan.predictions import Predictions
 from augury.plan.reuse import Basis, KnownPlans, basis_of
 from augury.predict.arguments import argument_bytes
+from augury.predict.busy import cpu_shares
 from augury.predict.fits import Fits
 from augury.predict.levels import levels_of
 from augury.predict.recent import Recent
@@ -73,6 +75,7 @@ class Site:
         keep_alive_s: How long an environment stays warm.
         configurations: What workers can be had.
         memory_mb: The most that a worker can have; 0 if it is not known.
+        processors: How many processors all workers share; infinite: each has its own.
         assumed: How fast workers are where nothing was measured; None: as on AWS Lambda.
     """
 
@@ -82,6 +85,7 @@ class Site:
     keep_alive_s: float
     configurations: Sequence[Resources] = (Resources(),)
     memory_mb: int = 0
+    processors: float = math.inf
     assumed: Callable[[Resources], Timing] | None = None
 
 
@@ -96,6 +100,7 @@ def embedded_site(settings: Embedded, limits: Limits | None, configurations: Seq
         keep_alive_s=settings.keep_alive_s,
         configurations=configurations,
         memory_mb=machine_memory_mb() if limits is None else limits.memory_mb,
+        processors=os.cpu_count() or 1,
         assumed=functools.partial(_embedded_timing, imitated),
     )
 
@@ -198,9 +203,10 @@ class Planning:
                 predicted = known.outlook.simulate(known)
             return msgspec.structs.replace(known, graph=graph, predicted=predicted)
         provider = self._provider(question, records, site, basis, before_loading)
+        shares = functools.partial(cpu_shares, records.series, graph.functions, site.name)
         outlook = Outlook(
             graph,
-            _predictions(question, provider, sizes),
+            _predictions(question, provider, sizes, shares),
             question.platform or functools.partial(_platform, provider, site, warm),
             sla=question.sla,
             forced=forced,
@@ -258,13 +264,13 @@ class Planning:
 
 
 def _predictions(
-    question: Question, provider: "_Provider", sizes: Sequence[float]
+    question: Question, provider: "_Provider", sizes: Sequence[float], shares: Callable[[], Sequence[float]]
 ) -> "Predictions | WorkflowPredictions":
     given = question.predictions
     if given is None:
-        return WorkflowPredictions(provider, question.sla, sizes)
+        return WorkflowPredictions(provider, question.sla, sizes, shares)
     if callable(getattr(given, "predict_execution_time", None)):
-        return WorkflowPredictions(cast("PredictionsProvider", given), question.sla, sizes)
+        return WorkflowPredictions(cast("PredictionsProvider", given), question.sla, sizes, shares)
     return cast("Predictions", given).at(question.sla)
 
 
@@ -273,6 +279,7 @@ def _platform(provider: "_Provider", site: Site, warm: Mapping[Resources, int], 
         provider,
         sla=sla,
         concurrency=site.concurrency,
+        processors=site.processors,
         start_s=site.start_s,
         keep_alive_s=site.keep_alive_s,
         warm=warm,

@@ -45,6 +45,7 @@ def provider(*records: Record) -> PredictionsProvider:
         (lambda: Timing(bandwidth_bytes_s=0), r"Timing\.bandwidth_bytes_s must be a positive number, not 0"),
         (lambda: Price(usd_per_gb_s=-0.1), r"Price\.usd_per_gb_s must be"),
         (lambda: PlatformModel(concurrency=0), r"PlatformModel\.concurrency must be a whole number .* not 0"),
+        (lambda: PlatformModel(processors=0), r"PlatformModel\.processors must be a positive number, not 0"),
         (lambda: PlatformModel(concurrency=True), r"PlatformModel\.concurrency must be a whole number"),
         (lambda: PlatformModel(keep_alive_s=-1), r"PlatformModel\.keep_alive_s must be"),
         (lambda: PlatformModel(configurations=()), r"PlatformModel\.configurations must list Resources"),
@@ -170,7 +171,7 @@ def test_a_start_takes_as_long_as_the_platform_says() -> None:
 
 def test_limits_are_taken_over() -> None:
     model = PlatformModel.measured(
-        Priors(), concurrency=7, keep_alive_s=60, warm={WEAK: 3}, configurations=[WEAK, STRONG]
+        Priors(), concurrency=7, processors=2, keep_alive_s=60, warm={WEAK: 3}, configurations=[WEAK, STRONG]
     )
-    assert (model.concurrency, model.keep_alive_s, model.warm) == (7, 60, {WEAK: 3})
+    assert (model.concurrency, model.processors, model.keep_alive_s, model.warm) == (7, 2, 60, {WEAK: 3})
     assert model.configurations == [WEAK, STRONG]

@@ -20,14 +20,16 @@ HERE = Resources(1, 1024)
 
 
 def test_one_number_holds_for_all() -> None:
-    by_hand = FixedPredictions(2.0, 100, 50)
+    by_hand = FixedPredictions(2.0, 100, 50, 0.5)
     assert by_hand.execution_s(GRAPH, HERE) == [2.0, 2.0, 2.0]
     assert by_hand.output_bytes(GRAPH) == [100.0, 100.0, 100.0]
     assert by_hand.peak_mb(GRAPH) == [50.0, 50.0, 50.0]
+    assert by_hand.cpu_share(GRAPH) == [0.5, 0.5, 0.5]
 
 
 def test_what_is_not_said_is_nothing() -> None:
     assert FixedPredictions().execution_s(GRAPH, HERE) == [0.0] * 3
+    assert FixedPredictions().cpu_share(GRAPH) == [0.0] * 3
     assert FixedPredictions({"merge": 1.0}).execution_s(GRAPH, HERE) == [0.0, 0.0, 1.0]
 
 

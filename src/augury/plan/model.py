@@ -205,6 +205,7 @@ class PlatformModel:
         timing: How fast workers start and reach storage.
         timings: The same for configurations that differ.
         concurrency: How many workers run at once; further ones queue.
+        processors: How many processors all workers share; infinite: each has its own.
         keep_alive_s: How long an environment stays warm.
         warm: How many environments of each configuration are warm before the run; infinite: all that are needed.
         price: What it costs.
@@ -228,6 +229,7 @@ class PlatformModel:
     timing: Timing = Timing()
     timings: Mapping[Resources, Timing] = field(default_factory=dict)
     concurrency: int = 1000
+    processors: float = math.inf
     keep_alive_s: float = 600.0
     warm: Mapping[Resources, float] = field(default_factory=dict)
     price: Price = Price()
@@ -241,7 +243,8 @@ class PlatformModel:
     def __post_init__(self) -> None:
         for name in ("keep_alive_s", "flush_s", "grace_s", "progress_s"):
             _check(f"PlatformModel.{name}", getattr(self, name), finite=False)
-        _check("PlatformModel.most_memory_mb", self.most_memory_mb, above_zero=True, finite=False)
+        for name in ("processors", "most_memory_mb"):
+            _check(f"PlatformModel.{name}", getattr(self, name), above_zero=True, finite=False)
         _check("PlatformModel.inline_bytes", self.inline_bytes)
         if not is_whole(self.concurrency, least=1):
             raise DefinitionError(
@@ -284,6 +287,7 @@ class PlatformModel:
         *,
         sla: SLA = "median",
         concurrency: int = 1000,
+        processors: float = math.inf,
         start_s: float | None = None,
         keep_alive_s: float = 600.0,
         warm: Mapping[Resources, float] | None = None,
@@ -298,6 +302,7 @@ class PlatformModel:
             by: Predicts start-ups and transfers: a `PredictionsProvider`.
             sla: How careful to be.
             concurrency: How many workers run at once.
+            processors: How many processors they share.
             start_s: How long a start takes while there is room, as the platform itself says.
             keep_alive_s: How long an environment stays warm.
             warm: How many environments of each configuration are warm before the run.
@@ -312,6 +317,7 @@ class PlatformModel:
             timing=timing,
             timings=timings,
             concurrency=concurrency,
+            processors=processors,
             keep_alive_s=keep_alive_s,
             warm=warm or {},
             price=price or Price(),

@@ -103,6 +103,14 @@ class Outlook:
         return self._of_all(self.predictions.output_bytes(self.graph), "output_bytes")
 
     @cached_property
+    def cpu_share(self) -> Sequence[float]:
+        """For each task, which part of its run time it needs a processor, from 0 to 1; 0 if nothing is known."""
+        told: Callable[[Graph], Sequence[float]] | None = getattr(self.predictions, "cpu_share", None)
+        if told is None:
+            return [0.0] * len(self.graph)
+        return [min(1.0, share) for share in self._of_all(told(self.graph), "cpu_share")]
+
+    @cached_property
     def least_memory_mb(self) -> Sequence[int]:
         """For each task, the memory that it was declared to need or is expected to need, whichever is more.
 

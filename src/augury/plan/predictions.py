@@ -14,7 +14,11 @@ from augury.predict.sla import SLA
 
 
 class Predictions(Protocol):
-    """What is expected of the tasks of a workflow. Implementations answer for every task at once."""
+    """What is expected of the tasks of a workflow. Implementations answer for every task at once.
+
+    They may also have `cpu_share(graph)`: for each task, which part of its run time it needs a processor, from 0 to 1.
+    It matters where workers share processors. Without it no task is taken to need any.
+    """
 
     def execution_s(self, graph: Graph, resources: Resources) -> Sequence[float]:
         """For each task, how many seconds it runs with these resources."""
@@ -75,6 +79,7 @@ class FixedPredictions:
             mapping from memory in MiB to a number; or a function of the task's id and the resources.
         output_bytes: How large outputs are: one number, by task id, label or function name, or a function of the id.
         peak_mb: How much memory tasks need, likewise; 0 is nothing known.
+        cpu_share: Which part of their run time tasks compute rather than wait, likewise.
 
     What a mapping leaves out is 0.
 
@@ -89,10 +94,13 @@ class FixedPredictions:
         8
     """
 
-    def __init__(self, seconds: Seconds = 0.0, output_bytes: Amounts = 0.0, peak_mb: Amounts = 0.0) -> None:
+    def __init__(
+        self, seconds: Seconds = 0.0, output_bytes: Amounts = 0.0, peak_mb: Amounts = 0.0, cpu_share: Amounts = 0.0
+    ) -> None:
         self._seconds = seconds
         self._output_bytes = output_bytes
         self._peak_mb = peak_mb
+        self._cpu_share = cpu_share
 
     def execution_s(self, graph: Graph, resources: Resources) -> Sequence[float]:
         """For each task, how many seconds it runs with these resources."""
@@ -109,6 +117,10 @@ class FixedPredictions:
     def peak_mb(self, graph: Graph) -> Sequence[float]:
         """For each task, the memory in MiB that it needs; 0 if nothing is known."""
         return _amounts(graph, self._peak_mb, "peak_mb")
+
+    def cpu_share(self, graph: Graph) -> Sequence[float]:
+        """For each task, which part of its run time it needs a processor."""
+        return _amounts(graph, self._cpu_share, "cpu_share")
 
     def evidence(self, graph: Graph) -> Sequence[Evidence]:
         """For each function: that a hand wrote it."""

@@ -89,6 +89,7 @@ class WorkflowPredictions:
         sla: How careful to be.
         argument_bytes: For each task, how large its own arguments are, outputs of other tasks not counted; without
             it, nothing.
+        cpu_shares: For each function, which part of its run time it needs a processor; called once, if anyone asks.
 
     Example:
         >>> from augury import Resources
@@ -102,11 +103,18 @@ class WorkflowPredictions:
         [0.3, 0.2]
     """
 
-    def __init__(self, provider: Provider, sla: SLA = "median", argument_bytes: Sequence[float] = ()) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        sla: SLA = "median",
+        argument_bytes: Sequence[float] = (),
+        cpu_shares: Callable[[], Sequence[float]] | None = None,
+    ) -> None:
         fraction_of(sla)  # refuses what is none
         self._provider = provider
         self._sla: SLA = sla
         self._argument_bytes = argument_bytes
+        self._cpu_shares = cpu_shares
         self._graph: Graph | None = None
         self._cases: _Cases | None = None
 
@@ -142,6 +150,12 @@ class WorkflowPredictions:
 
         return self._for_all(graph, memory_mb)
 
+    def cpu_share(self, graph: Graph) -> list[float]:
+        """For each task, which part of its run time it needs a processor; 0 if nothing is known."""
+        if self._cpu_shares is None:
+            return [0.0] * len(graph)
+        return list(map(self._cpu_shares().__getitem__, graph.function_of))
+
     def evidence(self, graph: Graph) -> list[Estimate]:
         """For each function of the graph, what the prediction of its run time rests on."""
         cases = self._cases_of(graph)
@@ -153,7 +167,7 @@ class WorkflowPredictions:
 
     def at(self, sla: SLA) -> "WorkflowPredictions":
         """The same with another degree of caution."""
-        other = WorkflowPredictions(self._provider, sla, self._argument_bytes)
+        other = WorkflowPredictions(self._provider, sla, self._argument_bytes, self._cpu_shares)
         if _followed_at(sla) == _followed_at(self._sla):
             other._graph, other._cases = self._graph, self._cases
         return other

@@ -66,6 +66,17 @@ class ClusterPredictions:
         need_mb = self._outlook.least_memory_mb
         return [max([need_mb[task] for task in tasks]) for tasks in self._coarse.members]
 
+    def cpu_share(self, graph: Graph) -> Sequence[float]:
+        """For each cluster, that of all the time that its tasks run."""
+        share = self._outlook.cpu_share
+        run_s = self._outlook.execution_s(self._outlook.platform.configurations[-1])
+        found = []
+        for tasks in self._coarse.members:
+            together_s = sum([run_s[task] for task in tasks])
+            busy_s = sum([share[task] * run_s[task] for task in tasks])
+            found.append(busy_s / together_s if together_s else 0.0)
+        return found
+
     def evidence(self, graph: Graph) -> Sequence[Evidence]:
         """As of the tasks: clusters have the functions of the workflow."""
         return self._outlook.evidence

@@ -28,6 +28,7 @@ from augury.plan.plan import Plan
 from augury.plan.search.budget import Budget, Part
 from augury.plan.search.clusters import expanded, outlook_on
 from augury.plan.search.coarsen import coarsen
+from augury.plan.search.dealing import Dealing
 from augury.plan.search.improve import Search
 from augury.plan.search.objective import Objective, Outcome, outcome_of
 from augury.plan.search.schedule import (
@@ -110,6 +111,7 @@ class Exploration:
         most_workers = concurrency if wanted is None else min(concurrency, wanted)
         self._costs: Costs = costs_of(outlook, configurations, most_workers)
         self._seeds = Seeds(outlook, self._costs, name)
+        self._dealing = Dealing(outlook)
         self._sketches: list[Candidate] = []
         self._reference: Sequence[int] = ()
         self._simple: list[Outcome] = []
@@ -139,7 +141,8 @@ class Exploration:
             for one in found
             if objective.excess(one.outcome) <= excess and objective.wanted_of(one.outcome) <= limit
         ]
-        return min(close, key=lambda one: (*objective.key(one.outcome)[::2], objective.wanted_of(one.outcome)))
+        best = min(close, key=lambda one: (*objective.key(one.outcome)[::2], objective.wanted_of(one.outcome)))
+        return best if self.tried else best._replace(plan=self._dealing.dealt(best.plan))
 
     def _limit(self, best: Outcome) -> float:
         """Up to where what is wanted counts as equal: a little beyond the best, not beyond what is simple to have."""
@@ -160,7 +163,9 @@ class Exploration:
         self._sketches.append(Candidate(first.promise, first.make()))
         self._expect(min(seed.promise.makespan_s for seed in at_once))
         if self._is_left_for_schedule():
-            schedule = self._schedule(partial(spread, self._costs, self._rank_s))
+            costs = self._costs
+            enough = min(costs.most_workers, costs.processors.enough_workers)
+            schedule = self._schedule(partial(spread, costs._replace(most_workers=int(enough)), self._rank_s))
             self._reference = schedule.worker_of
             self._expect(min(one.outcome.makespan_s for one in self._sketches))
         if self._is_left_for_schedule():
@@ -173,8 +178,9 @@ class Exploration:
 
     def _schedule(self, make: Callable[[], Schedule]) -> Schedule:
         schedule = self._budget.timed("schedule", self._size, make)
+        plan = schedule.plan(self._graph, self._name)
         outcome = Outcome(schedule.end_s, schedule.cost_usd, len(schedule.kinds))
-        self._sketches.append(Candidate(outcome, schedule.plan(self._graph, self._name)))
+        self._sketches.append(Candidate(self._shared(outcome, plan), plan))
         return schedule
 
     @cached_property
@@ -199,7 +205,8 @@ class Exploration:
         inner = Exploration(outlook, self._objective, self._configurations, nested, name=self._name)
         inner.run()
         found = inner.best()
-        self._sketches.append(Candidate(found.outcome, expanded(found.plan, coarse, self._graph)))
+        plan = expanded(found.plan, coarse, self._graph)
+        self._sketches.append(Candidate(self._shared(found.outcome, plan), plan))
 
     # Seeds
 
@@ -229,13 +236,20 @@ class Exploration:
 
     def _try(self, plan: Plan) -> Candidate:
         """Simulate a plan, and remember what it comes to."""
+        plan = self._dealing.dealt(plan)
         predicted = plan.predicted
         if predicted is None:
             predicted = self._budget.timed("simulate", self._size, partial(self._outlook.simulate, plan))
-        candidate = Candidate(outcome_of(predicted), msgspec.structs.replace(plan, predicted=predicted))
+        outcome = self._shared(outcome_of(predicted), plan)
+        candidate = Candidate(outcome, msgspec.structs.replace(plan, predicted=predicted))
         self.tried.append(candidate)
         self._expect(min(one.outcome.makespan_s for one in self.tried))
         return candidate
+
+    def _shared(self, outcome: Outcome, plan: Plan) -> Outcome:
+        """What a plan comes to if workers share processors."""
+        costs = self._costs
+        return costs.processors.shared(outcome, self._graph, plan.assignments, costs.joined_s)
 
     def _expect(self, makespan_s: float) -> None:
         """The best plan so far takes so long: how much time is it worth to look for a better one?"""
@@ -258,9 +272,13 @@ class Exploration:
 
     @cached_property
     def _bound_s(self) -> float:
-        """How long the run takes at least, whatever the plan: its longest path, every task where it is fastest."""
-        starts_s = [(kind.warm_s if kind.warm else kind.cold_s) + 1.5 * kind.latency_s for kind in self._costs.kinds]
-        return min(starts_s) + longest_path_s(self._graph, least_run_s(self._costs))
+        """How long the run takes at least, whatever the plan: every task where it is fastest.
+
+        It is as long as its longest path, and keeps all processors that workers share busy for some time.
+        """
+        costs = self._costs
+        path_s = longest_path_s(self._graph, least_run_s(costs))
+        return costs.joined_s + max(path_s, costs.processors.least_s())
 
     def _named(self, objective: Objective) -> list[Candidate]:
         """The plans that small changes can be made to, the best first; of those that come to the same there is one.

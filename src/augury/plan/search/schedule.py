@@ -26,6 +26,7 @@ once. Linear in edges, times the few places.
 
 import heapq
 import math
+import operator
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ from augury.config import Resources
 from augury.dag.graph import Graph
 from augury.plan.outlook import Outlook
 from augury.plan.plan import Assignment, Plan
+from augury.plan.search.processors import Processors
 
 _FEW_HOLDERS = 4
 """How many of the workers that hold inputs are weighed for a task."""
@@ -66,6 +68,11 @@ class Kind:
     usd_per_request: float
     start_billed: bool
 
+    @property
+    def joined_s(self) -> float:
+        """After which time one is there, at best."""
+        return (self.warm_s if self.warm else self.cold_s) + 1.5 * self.latency_s
+
 
 class Costs(NamedTuple):
     """What is known of the tasks of a graph, and of the workers that there may be.
@@ -77,6 +84,7 @@ class Costs(NamedTuple):
         kinds: The configurations that workers may have; one of them has the memory that any task needs.
         flush_s: How long a finished task may go unreported.
         most_workers: How many workers there may be.
+        processors: Those that they share.
     """
 
     graph: Graph
@@ -85,6 +93,12 @@ class Costs(NamedTuple):
     kinds: Sequence[Kind]
     flush_s: float
     most_workers: int
+    processors: Processors
+
+    @property
+    def joined_s(self) -> float:
+        """After which time the first worker is there, at best."""
+        return min(kind.joined_s for kind in self.kinds)
 
     def restricted(self, kinds: Sequence[Kind], most_workers: int) -> "Costs":
         """The same with fewer kinds of workers, or fewer workers."""
@@ -95,14 +109,27 @@ class Costs(NamedTuple):
 def costs_of(outlook: Outlook, configurations: Sequence[Resources], most_workers: int) -> Costs:
     """What an outlook says of workers with these configurations."""
     platform = outlook.platform
+    kinds = [_kind(index, outlook, resources) for index, resources in enumerate(configurations)]
     return Costs(
         outlook.graph,
         [size if size > platform.inline_bytes else 0.0 for size in outlook.output_bytes],
         outlook.least_memory_mb,
-        [_kind(index, outlook, resources) for index, resources in enumerate(configurations)],
+        kinds,
         platform.flush_s,
         most_workers,
+        _processors(outlook, kinds),
     )
+
+
+def _processors(outlook: Outlook, kinds: Sequence[Kind]) -> Processors:
+    """The processors that workers share, and how long tasks need them where they are fastest."""
+    number = outlook.platform.processors
+    if math.isinf(number):
+        return Processors(number, 0.0, 0.0)
+    share = outlook.cpu_share
+    needed_s = [(math.fsum(map(operator.mul, kind.run_s, share)), math.fsum(kind.run_s)) for kind in kinds]
+    busy_s, work_s = min(needed_s)
+    return Processors(number, work_s, busy_s)
 
 
 def _kind(index: int, outlook: Outlook, resources: Resources) -> Kind:

@@ -21,6 +21,7 @@ from augury.plan.planners.nonuniform import NonUniformPlanner
 from augury.plan.planners.uniform import UniformPlanner
 from augury.plan.planners.wukong import WukongPlanner
 from augury.plan.search.objective import Outcome
+from augury.plan.search.processors import passed_on
 from augury.plan.search.schedule import Costs, Kind, apart_s, longest_path_s, spread
 
 _MANY = 3000
@@ -92,7 +93,7 @@ class Seeds:
     def alone(self) -> list[Seed]:
         """Everything on one worker."""
         return [
-            Seed(_at_best(load, 1), 1.0, partial(self.one_worker, load.kind.resources))
+            Seed(self._at_best(load, 1), 1.0, partial(self.one_worker, load.kind.resources))
             for load in self._loads
             if load.kind.memory_mb >= self._need_mb
         ]
@@ -110,14 +111,24 @@ class Seeds:
         between_s = apart_s(self._costs, fastest.kind) - fastest.path_s
         graph, most_workers = self._graph, self._costs.most_workers
         workers = min(most_workers, max(len(graph.roots), *map(len, graph.dependents)))
+        shared_s = self._shared_s()
         found = []
         for load in self._loads:
-            best = _at_best(load, most_workers)
-            makespan_s = best.makespan_s + between_s + load.work_s / load.kind.slots / most_workers
+            best = self._at_best(load, most_workers)
+            each_s = max(load.work_s / load.kind.slots / most_workers, shared_s)
+            makespan_s = load.kind.joined_s + load.path_s + between_s + each_s  # as no greedy schedule is worse
             start_usd = load.kind.cold_s * load.kind.usd_per_s + load.kind.usd_per_request
             likely = Outcome(_LESS_SURE * makespan_s, best.cost_usd + (workers - 1) * start_usd, workers)
             found.append(Seed(likely, _FLEXIBLE, partial(self._of_wukong, load.kind.resources)))
         return found
+
+    def _shared_s(self) -> float:
+        """How long flexible workers need the processors that they share."""
+        processors = self._costs.processors
+        if math.isinf(processors.number):
+            return 0.0
+        nowhere = Assignment(worker=None, resources=self._loads[0].kind.resources)
+        return processors.least_s(passed_on(self._graph, (nowhere,) * len(self._graph)))
 
     # What takes longer
 
@@ -128,7 +139,7 @@ class Seeds:
         at_best = self._at_best_with_any(most)
         for load in self._loads:
             is_roomy = load.kind.memory_mb >= self._need_mb  # else some workers have more, and may be faster
-            promise = _at_best(load, most) if is_roomy else at_best
+            promise = self._at_best(load, most) if is_roomy else at_best
             resources = load.kind.resources
             found.append(Seed(promise, 1.0, partial(self._of_uniform, resources)))
             if flexible:
@@ -151,8 +162,16 @@ class Seeds:
         return found
 
     def _at_best_with_any(self, most_workers: int) -> Outcome:
-        found = [_at_best(load, most_workers) for load in self._loads]
+        found = [self._at_best(load, most_workers) for load in self._loads]
         return Outcome(min(one.makespan_s for one in found), min(one.cost_usd for one in found), 1)
+
+    def _at_best(self, load: _Load, most_workers: int) -> Outcome:
+        """What a plan for at most so many workers of one kind cannot beat."""
+        kind, work_s = load.kind, load.work_s / load.kind.slots
+        makespan_s = kind.joined_s + max(load.path_s, work_s / most_workers, self._costs.processors.least_s())
+        paid_s = work_s + (1.5 * kind.latency_s if kind.warm or not kind.start_billed else kind.joined_s)
+        useful = math.ceil(work_s / load.path_s) if load.path_s else 1
+        return Outcome(makespan_s, paid_s * kind.usd_per_s + kind.usd_per_request, max(1, min(most_workers, useful)))
 
     def _spread(self, kinds: Sequence[Kind], most_workers: int, *, looks_ahead: bool = True) -> Plan:
         roomy = [kind for kind in self._costs.kinds if kind.memory_mb >= self._need_mb]
@@ -168,14 +187,3 @@ class Seeds:
 
     def _of_nonuniform(self) -> Plan:
         return NonUniformPlanner([kind.resources for kind in self._costs.kinds]).plan(self._graph, self._outlook)
-
-
-def _at_best(load: _Load, most_workers: int) -> Outcome:
-    """What a plan for at most so many workers of one kind cannot beat."""
-    kind, work_s = load.kind, load.work_s / load.kind.slots
-    start_s = kind.warm_s if kind.warm else kind.cold_s
-    joined_s = start_s + 1.5 * kind.latency_s
-    makespan_s = joined_s + max(load.path_s, work_s / most_workers)
-    paid_s = work_s + (1.5 * kind.latency_s if kind.warm or not kind.start_billed else joined_s)
-    useful = math.ceil(work_s / load.path_s) if load.path_s else 1
-    return Outcome(makespan_s, paid_s * kind.usd_per_s + kind.usd_per_request, max(1, min(most_workers, useful)))
