@@ -195,6 +195,9 @@ def test_what_a_module_sets_when_it_is_imported_stays_with_it(tmp_path: Path, mo
     assert "2345, 7.0, True, True" in first
 
 
+ARRAYS = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=16777216:glibc.malloc.trim_threshold=16777216"
+
+
 @pytest.mark.parametrize(
     ("given", "seen"),
     [
@@ -218,3 +221,26 @@ def test_libraries_compute_with_one_thread_unless_the_user_says_otherwise(
 
     with Client(platform=Embedded(slots=1), observers=[], history=False) as client:
         assert client.compute(threads()) == seen
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        (None, ARRAYS),
+        ("glibc.malloc.trim_threshold=1", f"{ARRAYS}:glibc.malloc.trim_threshold=1"),
+        ("glibc.malloc.hugetlb=0", "glibc.malloc.hugetlb=0"),
+    ],
+)
+def test_memory_comes_in_large_pages_unless_the_user_says_otherwise(
+    given: str | None, seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("GLIBC_TUNABLES", given)
+
+    @task
+    def tunables() -> str | None:
+        return os.environ.get("GLIBC_TUNABLES")
+
+    with Client(platform=Embedded(slots=1), observers=[], history=False) as client:
+        assert client.compute(tunables()) == seen

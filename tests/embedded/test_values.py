@@ -1,6 +1,8 @@
 """What tasks may do to the values that they are given, wherever they run."""
 
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,17 @@ def raise_first(array: Any) -> float:
     return float(array.sum())
 
 
+@task
+def is_in_a_file(array: Any, _after: bool) -> bool:
+    """Whether an array lies in a file that is mapped into memory, rather than in memory of the worker's own."""
+    address = array.__array_interface__["data"][0]
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        first, last = (int(end, 16) for end in line.split()[0].split("-"))
+        if first <= address < last:
+            return len(line.split()) > 5 and "/" in line
+    raise LookupError(hex(address))
+
+
 def spread(outputs: Any, workers: int) -> Plan:
     """A plan that puts the tasks on so many workers in turn; on any if that is 0."""
     graph = build_workflow(outputs).graph
@@ -62,6 +75,14 @@ def test_arrays_that_several_tasks_take_are_read_only_for_all(client: Client, wo
     source = zeros(size)
     outputs = [is_writable(source) for _ in range(4)]
     assert client.submit(outputs, plan=spread(outputs, workers)).result(60) == [False] * 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is mapped")
+@pytest.mark.parametrize(("workers", "shared"), [(1, False), (2, True)])
+def test_what_was_stored_for_others_is_not_in_memory_twice(client: Client, workers: int, shared: bool) -> None:
+    source = zeros(100_000)
+    outputs = is_in_a_file(source, is_writable(source))  # with two workers: after the other one has taken it
+    assert client.submit(outputs, plan=spread(outputs, workers)).result(60) is shared
 
 
 @WORKERS

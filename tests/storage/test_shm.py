@@ -1,6 +1,7 @@
 """What shared memory does beyond the protocol: files, rights, limits and errors."""
 
 import errno
+import mmap
 import os
 import resource
 import shutil
@@ -112,6 +113,33 @@ def test_large_values_are_mapped_and_small_ones_read(objects: SharedMemoryObject
     assert isinstance(found["big"], memoryview)
     found["big"][0] ^= 255
     assert objects.get(["big"])["big"] == BIG, "what a reader writes is its own"
+
+
+def test_who_stores_a_large_value_may_go_on_with_what_is_stored(objects: SharedMemoryObjects) -> None:
+    assert objects.put("small", Blob([b"x"])) is None
+    stored = objects.put("big", Blob([b"abc", BIG]))
+    assert isinstance(stored, memoryview)
+    assert stored.readonly
+    objects.delete(["big"])
+    assert stored == b"abc" + BIG
+
+
+def test_who_stores_a_value_again_does_not_get_the_first_one(objects: SharedMemoryObjects, folder: Path) -> None:
+    objects.put("big", Blob([BIG]))
+    assert objects.put("big", Blob([BIG])) is None
+    assert files(folder) == ["run", "run/big"]
+
+
+def test_a_value_that_cannot_be_mapped_is_stored_all_the_same(
+    objects: SharedMemoryObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mmap, "mmap", refuse)
+        assert objects.put("big", Blob([BIG])) is None
+    assert objects.get(["big"])["big"] == BIG
 
 
 def test_a_mapping_ends_with_its_last_reader(objects: SharedMemoryObjects) -> None:

@@ -9,6 +9,7 @@ import os
 import resource
 import threading
 import weakref
+from contextlib import suppress
 
 from augury.serde import Buffer
 
@@ -26,14 +27,26 @@ def read_file(file: int, size: int) -> Buffer:
         file: A descriptor, which may be closed afterwards.
         size: How long the file is.
     """
+    pages = _map(file, size, mmap.ACCESS_COPY)
+    return _read_all(file, size) if pages is None else pages
+
+
+def share_file(file: int, size: int) -> Buffer | None:
+    """All of a file in the memory that it takes anyway, read-only; None where it would have to be copied."""
+    with suppress(OSError):  # there is no room for it in this process
+        return _map(file, size, mmap.ACCESS_READ)
+    return None
+
+
+def _map(file: int, size: int, access: int) -> memoryview | None:
     if size < MAPPED_BYTES:
-        return _read_all(file, size)
+        return None
     with _lock:
-        if len(_mapped) < _mappings_allowed():
-            pages = mmap.mmap(file, size, access=mmap.ACCESS_COPY)
-            _mapped.add(pages)
-            return memoryview(pages)
-    return _read_all(file, size)
+        if len(_mapped) >= _mappings_allowed():
+            return None
+        pages = mmap.mmap(file, size, access=access)
+        _mapped.add(pages)
+    return memoryview(pages)
 
 
 def _mappings_allowed() -> int:

@@ -445,8 +445,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         submitted_s: When it began, in seconds since the epoch.
         results: Where outputs are kept for later runs.
         care: How the run looks after its workers.
-        late_s: For each task, after how long it takes much longer than expected: a double each, infinite where nothing is
-            expected; empty if that is so of all.
+        late_s: For each task, after how long it takes much longer than expected: a double each, infinite where nothing
+            is expected; empty if that is so of all.
         tag: The MAC of all of it; see `augury.storage.signing`.
     """
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from augury.errors import StorageError
 from augury.serde import Blob, Buffer
-from augury.storage.mapping import read_file
+from augury.storage.mapping import read_file, share_file
 
 _MAX_PARTS = 1024
 """How many parts one `writev` takes (IOV_MAX)."""
@@ -41,20 +41,22 @@ class SharedMemoryObjects:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._folder.mkdir(mode=0o700, exist_ok=True)
 
-    def put(self, key: str, blob: Blob) -> None:
+    def put(self, key: str, blob: Blob) -> Buffer | None:
         """Store a value; its parts are written one after another, and never joined."""
         with self._translated(f"store {key}, {_mb(blob.size_bytes)}"):
             # Not a name that another process, thread or repetition may use at the same time.
             temporary = self._folder / f".{key}.{os.getpid()}.{threading.get_ident()}.{next(_COUNTER)}"
-            file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 try:
                     os.ftruncate(file, blob.size_bytes)  # large pages are for files that are known to be large
                     write_parts(file, blob.parts)
+                    os.link(temporary, self._folder / key)
+                    return share_file(file, blob.size_bytes)
+                except FileExistsError:
+                    return None  # the first value stays
                 finally:
                     os.close(file)
-                with suppress(FileExistsError):  # the first value stays
-                    os.link(temporary, self._folder / key)
             finally:
                 with suppress(OSError):
                     os.unlink(temporary)

@@ -129,12 +129,15 @@ class Values:
         blob = self.pack(task)
         began_s = time.monotonic()
         try:
-            self._objects.put(output_key(task), self._seal.sign_object(output_key(task), blob))
+            stored = self._objects.put(output_key(task), self._seal.sign_object(output_key(task), blob))
         except AuguryError as error:
             raise type(error)(f"the output of {self._view.graph.label(task)}: {error}") from error
         self._recorder.stored(task, blob.size_bytes, time.monotonic() - began_s)
         self._put.append(task)
         self._count(stored=blob.size_bytes)
+        if stored is not None and task in self._originals:
+            # So that it is not in memory twice; tasks that were given our own go on with that.
+            self._originals[task] = self._blobs[task] = serde.Blob([memoryview(stored)[: blob.size_bytes]])
 
     @property
     def put(self) -> list[int]:

@@ -64,6 +64,12 @@ _SECRETS: Final = frozenset({KEY_VARIABLE, KEY_FILE_VARIABLE, TOKEN_VARIABLE})
 _THREADS: Final = "OMP_NUM_THREADS"
 _THREADS_TOO: Final = ("BLIS_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """How many threads libraries compute with: else as many as the machine has processors, in each worker."""
+_MALLOC: Final = "GLIBC_TUNABLES"
+_LARGE_PAGES: Final = "glibc.malloc.hugetlb"
+_ARRAYS: Final = f"{_LARGE_PAGES}=1:glibc.malloc.mmap_threshold=16777216:glibc.malloc.trim_threshold=16777216"
+"""How glibc gets memory: in pages of 2 MiB, since to get them in pages of 4 KiB takes a sixth of the time in which
+arrays of 26 MB are made and taken apart (QR). With these, arrays of 16 MiB and more are given back when they are freed,
+and of what smaller ones leave up to 16 MiB are kept."""
 
 
 class Embedded(msgspec.Struct, frozen=True, kw_only=True):
@@ -523,13 +529,16 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 def _environment() -> dict[str, str]:
     """The client's environment, so that the supervisor finds Augury wherever the client found it; without secrets.
 
-    A worker runs a task for each of its virtual CPUs, so libraries compute with one thread, unless the client says
-    otherwise.
+    A worker runs a task for each of its virtual CPUs, so libraries compute with one thread, and memory comes in large
+    pages, unless the client says otherwise.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _SECRETS}
     threads = environment.setdefault(_THREADS, "1")
     for name in _THREADS_TOO:
         environment.setdefault(name, threads)
+    malloc = environment.get(_MALLOC, "")
+    if _LARGE_PAGES not in malloc:
+        environment[_MALLOC] = ":".join(filter(None, (_ARRAYS, malloc)))  # the last one counts
     home = str(Path(__file__).parents[3])
     if home not in (*site.getsitepackages(), site.getusersitepackages()):
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, environment.get("PYTHONPATH"))))

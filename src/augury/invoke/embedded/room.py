@@ -68,10 +68,10 @@ class RoomyObjects:
         """See `Objects.create`."""
         self._objects.create()
 
-    def put(self, key: str, blob: Blob) -> None:
+    def put(self, key: str, blob: Blob) -> Buffer | None:
         """See `Objects.put`."""
         self._room.make(blob.size_bytes)
-        self._objects.put(key, blob)
+        return self._objects.put(key, blob)
 
     def get(self, keys: Sequence[str]) -> dict[str, Buffer]:
         """See `Objects.get`."""
