@@ -277,6 +277,7 @@ class Client:
         """Start a run. If that fails or is interrupted, it ends: nobody will ever have it."""
         try:
             watch.start(chosen)
+            self._planning.get_ready(watch.settled)
             self._unnoted[watch] = chosen
             watch.settled.add_done_callback(lambda _: self._note_end(watch))
             self._remember(watch)

@@ -18,9 +18,12 @@ import logging
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -60,6 +63,8 @@ _log = logging.getLogger(__name__)
 _USUAL = Resources()
 _WORTH_LOADING_S = 0.5  # of work from which on it is worth to load what fits laws
 _WORTH_FITTING_S = 0.15  # and so much more for each function
+_LAWS = "augury.predict.provider"
+_LONG_S = 1.0  # of a run, after which it is worth to load that for the next one
 _PAUSE_S = 30.0  # after which a history that could not be read is tried again
 _troubled: set[str] = set()  # addresses of histories that could not be read
 
@@ -179,6 +184,7 @@ class Planning:
         self._plans = KnownPlans()
         self._warm = _Warm()
         self._unread_until_s = 0.0
+        self._is_ready = False
 
     def plan(self, question: Question, site: Site, before_loading: Callable[[], object] = lambda: None) -> Plan:
         """Plan a workflow; as last time, if nothing has moved since.
@@ -216,6 +222,16 @@ class Planning:
         if key is not None:
             self._plans.keep(key, basis, plan, held=(question.planner, forced))
         return plan
+
+    def get_ready(self, until: "Future[RunReport]") -> None:
+        """A run has begun: if it takes long, load meanwhile what its next plan will need, while nobody waits for it."""
+        if self._history is None or self._is_ready or _LAWS in sys.modules:
+            return
+        self._is_ready = True
+        timer = threading.Timer(_LONG_S, _load_laws)
+        timer.daemon = True
+        timer.start()
+        until.add_done_callback(lambda _: timer.cancel())
 
     def note_end(self, plan: Plan, report: RunReport, site: Site) -> None:
         """Learn from the end of a run which environments are warm."""
@@ -257,10 +273,15 @@ class Planning:
                 return recent
         if "numpy" not in sys.modules:
             before_loading()
-        made: PredictionsProvider = importlib.import_module("augury.predict.provider").PredictionsProvider(
+        made: PredictionsProvider = _load_laws().PredictionsProvider(
             records, platform=site.name, functions=functions, fits=self._fits
         )
         return made
+
+
+def _load_laws() -> ModuleType:
+    """Import what fits laws, with NumPy, which takes a tenth of a second."""
+    return importlib.import_module(_LAWS)
 
 
 def _predictions(

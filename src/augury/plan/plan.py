@@ -10,7 +10,7 @@ tasks share an assignment, and 100,000 of them should not repeat it. Workers get
 import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, overload
 
 import msgspec
 
@@ -74,7 +74,7 @@ class _ForWorkers(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     policies: dict[str, bytes] = {}
     spread: int = 0
 
-    def assignments(self) -> "_Assignments":
+    def places(self) -> "Places":
         """For each task, where it runs.
 
         Raises:
@@ -85,22 +85,50 @@ class _ForWorkers(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
             raise ValueError(f"it refers to resources that it does not have; it has {len(self.resources)}")
         if max(tasks, default=-1) >= len(workers):
             raise ValueError(f"it refers to an assignment that it does not have; it has {len(workers)}")
-        kinds = zip(workers, configurations, strict=True)
-        distinct = [Assignment(worker - 1 if worker else None, self.resources[kind]) for worker, kind in kinds]
-        return _Assignments(distinct, tasks)
+        return Places(workers, configurations, self.resources, tasks)
+
+
+class Places(NamedTuple):
+    """Where tasks run, as columns: a worker looks at few of perhaps a thousand distinct assignments.
+
+    Attributes:
+        workers: Of each distinct assignment, one more than the worker, or 0 for none.
+        kinds: Of each, which of the resources it has.
+        resources: The distinct ones.
+        index_of: For each task, which assignment it has.
+    """
+
+    workers: Sequence[int]
+    kinds: Sequence[int]
+    resources: Sequence[Resources]
+    index_of: Sequence[int]
+
+    def worker(self, task: int) -> int | None:
+        """Which worker must run a task; None: any may."""
+        worker = self.workers[self.index_of[task]]
+        return worker - 1 if worker else None
+
+    def resources_of(self, task: int) -> Resources:
+        """What a worker that runs a task must have."""
+        return self.resources[self.kinds[self.index_of[task]]]
+
+    def assignment(self, index: int) -> Assignment:
+        """One of the distinct assignments."""
+        worker = self.workers[index]
+        return Assignment(worker - 1 if worker else None, self.resources[self.kinds[index]])
 
 
 class _Assignments(Sequence[Assignment]):
-    """The assignments of a plan, as they were written: the distinct ones, and for each task an index into them."""
+    """The assignments of a plan as it was written: each is made when it is first asked for."""
 
-    __slots__ = ("distinct", "index_of")
+    __slots__ = ("_known", "places")
 
-    def __init__(self, distinct: Sequence[Assignment], index_of: Sequence[int]) -> None:
-        self.distinct = distinct
-        self.index_of = index_of
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self._known: dict[int, Assignment] = {}
 
     def __len__(self) -> int:
-        return len(self.index_of)
+        return len(self.places.index_of)
 
     @overload
     def __getitem__(self, task: int) -> Assignment: ...
@@ -111,10 +139,15 @@ class _Assignments(Sequence[Assignment]):
     def __getitem__(self, task: int | slice) -> Assignment | Sequence[Assignment]:
         if isinstance(task, slice):
             return tuple(self)[task]
-        return self.distinct[self.index_of[task]]
+        return self._distinct(self.places.index_of[task])
 
     def __iter__(self) -> Iterator[Assignment]:
-        return map(self.distinct.__getitem__, self.index_of)
+        return map(self._distinct, self.places.index_of)
+
+    def _distinct(self, index: int) -> Assignment:
+        if index not in self._known:
+            self._known[index] = self.places.assignment(index)
+        return self._known[index]
 
 
 _json = msgspec.json.Decoder(_Table)
@@ -295,17 +328,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def encode(self) -> bytes:
         """What workers need of the plan, as bytes; `decode` reads it back."""
-        distinct, index_of = self.places()
-        resources = {one.resources: None for one in distinct}
-        kind_of = {one: index for index, one in enumerate(resources)}
+        places = self.places()
         return msgspec.msgpack.encode(
             _ForWorkers(
                 self.fingerprint,
                 self.planner,
-                tuple(resources),
-                pack([0 if one.worker is None else one.worker + 1 for one in distinct]),
-                pack([kind_of[one.resources] for one in distinct]),
-                pack(index_of),
+                tuple(places.resources),
+                pack(places.workers),
+                pack(places.kinds),
+                pack(places.index_of),
                 dict(self.hints),
                 self.launch,
                 self.ranks,
@@ -326,7 +357,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return cls(
                 fingerprint=read.fingerprint,
                 planner=read.planner,
-                assignments=cast("tuple[Assignment, ...]", read.assignments()),  # which they can stand for
+                assignments=cast("tuple[Assignment, ...]", _Assignments(read.places())),  # which they can stand for
                 hints=read.hints,
                 launch=read.launch,
                 ranks=read.ranks,
@@ -336,10 +367,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         except (*_UNREADABLE, ValueError) as error:
             raise PlanError(f"these are not the bytes of a plan: {error}") from error
 
-    def places(self) -> tuple[Sequence[Assignment], Sequence[int]]:
-        """The distinct assignments, and for each task an index into them."""
+    def places(self) -> Places:
+        """Where tasks run, as columns."""
         if isinstance(self.assignments, _Assignments):
-            return self.assignments.distinct, self.assignments.index_of
+            return self.assignments.places
         by_identity: dict[int, int] = {}  # planners hand out the same object many times, and hashing one is slow
         by_value: dict[Assignment, int] = {}
         tasks = []
@@ -349,15 +380,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 index = by_value.setdefault(assignment, len(by_value))
                 by_identity[id(assignment)] = index
             tasks.append(index)
-        return tuple(by_value), tasks
+        kind_of: dict[Resources, int] = {}
+        kinds = [kind_of.setdefault(one.resources, len(kind_of)) for one in by_value]
+        workers = [0 if one.worker is None else one.worker + 1 for one in by_value]
+        return Places(workers, kinds, tuple(kind_of), tasks)
 
     def _table(self, predicted: Simulation | None = None) -> _Table:
-        distinct, tasks = self.places()
+        places = self.places()
         return _Table(
             self.fingerprint,
             self.planner,
-            tuple(distinct),
-            tuple(tasks),
+            tuple(map(places.assignment, range(len(places.workers)))),
+            tuple(places.index_of),
             dict(self.hints),
             self.launch,
             self.ranks,

@@ -112,6 +112,5 @@ class RunCache:
 
 def _is_shared(plan: Plan, concurrency: int) -> bool:
     """Whether so many workers take part in a run that each looks at a small part of it."""
-    distinct, _ = plan.places()
-    named = {one.worker for one in distinct}
-    return (concurrency if None in named else len(named)) >= _MANY_WORKERS
+    workers = plan.places().workers
+    return (concurrency if 0 in workers else len(workers)) >= _MANY_WORKERS

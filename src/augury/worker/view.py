@@ -21,6 +21,11 @@ def planned_name(worker: int) -> str:
     return f"w{worker}"
 
 
+def planned_number(name: str) -> int | None:
+    """The worker of the plan that has this name; None if the plan does not name it."""
+    return int(name[1:]) if name[:1] == "w" else None
+
+
 def flexible_name(first_task: int, generation: int = 0) -> str:
     """The name of a flexible worker: after the task it starts with.
 
@@ -87,7 +92,7 @@ class RunView:
     ) -> None:
         self.graph = graph
         self.plan = plan
-        self._distinct, self._index_of = plan.places()
+        self._places = plan.places()
         self.concurrency = max(1, concurrency)
         self.spread = min(plan.spread or self.concurrency, self.concurrency)
         self.inline_bytes = inline_bytes
@@ -100,7 +105,7 @@ class RunView:
         return _PerTask(self._worker_of)
 
     def _worker_of(self, task: int) -> str:
-        worker = self._distinct[self._index_of[task]].worker
+        worker = self._places.worker(task)
         return "" if worker is None else self._names[worker]
 
     @cached_property
@@ -110,15 +115,12 @@ class RunView:
     @cached_property
     def is_planned(self) -> bool:
         """Whether every task has a worker that must run it."""
-        return all(assignment.worker is not None for assignment in self._distinct)
+        return all(self._places.workers)
 
     @cached_property
     def resources_of(self) -> Mapping[int, Resources]:
         """For each task, what a worker that runs it must have."""
-        return _PerTask(self._resources_of)
-
-    def _resources_of(self, task: int) -> Resources:
-        return self._distinct[self._index_of[task]].resources
+        return _PerTask(self._places.resources_of)
 
     @cached_property
     def needs(self) -> Mapping[int, int]:
@@ -152,29 +154,25 @@ class RunView:
     def tasks_of(self) -> dict[str, list[int]]:
         """For each planned worker, its tasks, ascending; for who asks for those of many workers."""
         tasks: dict[str, list[int]] = {}
-        names = ["" if one.worker is None else self._names[one.worker] for one in self._distinct]
+        names = [self._names[worker - 1] if worker else "" for worker in self._places.workers]
         if not any(names):
             return tasks
-        for task, index in enumerate(self._index_of):
+        for task, index in enumerate(self._places.index_of):
             if names[index]:
                 tasks.setdefault(names[index], []).append(task)
         return tasks
-
-    @cached_property
-    def _resources_by_name(self) -> Mapping[str, Resources]:
-        """What each planned worker has: the same for all of its tasks."""
-        return {self._names[one.worker]: one.resources for one in self._distinct if one.worker is not None}
 
     def planned_for(self, worker: str) -> Sequence[int]:
         """The tasks that the plan has for a worker, ascending: all that most of those who read a plan want to know."""
         if "tasks_of" in vars(self):
             return self.tasks_of.get(worker, ())
-        ours = {
-            index
-            for index, one in enumerate(self._distinct)
-            if one.worker is not None and self._names[one.worker] == worker
-        }
-        return [task for task, index in enumerate(self._index_of) if index in ours] if ours else ()
+        ours = self._indices_of(worker)
+        return [task for task, index in enumerate(self._places.index_of) if index in ours] if ours else ()
+
+    def _indices_of(self, worker: str) -> set[int]:
+        """Which of the distinct assignments are to a worker; none if the plan does not name it."""
+        number = planned_number(worker)
+        return set() if number is None else {i for i, one in enumerate(self._places.workers) if one == number + 1}
 
     def hints_of(self, task: int, kind: type[_Kind]) -> list[_Kind]:
         """The hints of one kind that the plan has for a task."""
@@ -203,7 +201,7 @@ class RunView:
 
     def planned_claim(self, worker: str, attempt: int = 1) -> Claim:
         """A worker that the plan names."""
-        return Claim(worker, (), self._resources_by_name[worker], attempt)
+        return Claim(worker, (), self._places.resources[self._places.kinds[min(self._indices_of(worker))]], attempt)
 
     def initial_claims(self) -> list[Claim]:
         """The workers that the client starts: for every root its planned worker, or a share of flexible ones.

@@ -1,7 +1,7 @@
 """How long planning may take, and whether the next step still fits.
 
 A tenth of the time that the run is expected to take, at least 20 ms and at most 5 s; or what the user says. Once
-little could be gained by looking further, it is a quarter of that, and a fiftieth of the run to save money. How long a
+little could be gained by looking further, it is a quarter of that, and a hundredth of the run to save money. How long a
 step takes is known from the last one of its kind, for each task and each edge of the graph that it went through:
 
     simulate 1,000 tasks, 12 ms ──▶ simulating 10,000 will take 120 ms: is that left?
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Literal, TypeVar
 
 _SHARE, _LEAST_S, _MOST_S = 0.1, 0.02, 5.0
-_TO_SAVE, _TO_GAIN = 0.02, 0.25
+_TO_SAVE, _TO_GAIN = 0.01, 0.25
 _STEPS = 200
 _GUESSES_S = {"simulate": 8e-6, "schedule": 8e-6, "coarsen": 6e-6}
 
