@@ -231,7 +231,12 @@ class Planning:
         timer = threading.Timer(_LONG_S, _load_laws)
         timer.daemon = True
         timer.start()
-        until.add_done_callback(lambda _: timer.cancel())
+        until.add_done_callback(lambda _: self._stop_getting_ready(timer))
+
+    def _stop_getting_ready(self, timer: threading.Timer) -> None:
+        """A run is over; if it was short, the next one may be long."""
+        timer.cancel()
+        self._is_ready = False
 
     def note_end(self, plan: Plan, report: RunReport, site: Site) -> None:
         """Learn from the end of a run which environments are warm."""

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 import pytest
 
@@ -606,3 +606,22 @@ class TestDelicatePlaces:
 
         assert outcome(lambda: asyncio.run(busy())) is TimeIsUp
         assert elsewhere(lambda: asyncio.run(busy())) is TimeIsUp
+
+
+def test_time_without_a_processor_says_nothing_of_who_waits_for_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that stood still while it had a lock is not taken for one that waits for it."""
+    now_s = 100.0
+    monkeypatch.setattr("augury.worker.interrupt.time.monotonic", lambda: now_s)
+
+    def acquire() -> FrameType:
+        return sys._getframe()
+
+    frame = acquire()
+    interrupt._is_put_off(None)
+    assert interrupt._is_put_off(frame)
+    now_s += 10.0
+    assert interrupt._is_put_off(frame)
+    looks = 1
+    while interrupt._is_put_off(frame):
+        looks += 1
+    assert 10 < looks < 100

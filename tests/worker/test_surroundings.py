@@ -82,3 +82,16 @@ def test_to_look_at_the_umask_does_not_set_it(surroundings: Surroundings, monkey
             Surroundings().put_back()
     finally:
         assert os.umask(before) == 0o027
+
+
+def test_an_environment_that_a_task_has_replaced_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUGURY_TEST", "as found")
+    found = os.environ
+    surroundings = Surroundings()
+    try:
+        os.environ = {"AUGURY_TEST": "replaced"}  # type: ignore[assignment]  # noqa: B003 - tasks may do anything
+        surroundings.put_back()
+        assert os.environ is found
+        assert os.environ["AUGURY_TEST"] == "as found"
+    finally:
+        os.environ = found  # noqa: B003

@@ -25,9 +25,9 @@ class Connections:
         self._begin()
 
     def _begin(self) -> None:
-        self._owner = os.getpid()
         self._standing: list[Any] = []
         self._disconnected: list[Any] = []
+        self._owner = os.getpid()  # last: who sees it finds no connection of a parent
 
     def take(self) -> tuple[Any, bool]:
         """A connection that nobody else uses, and whether it stood before; it is to be given back in any case."""
@@ -40,7 +40,7 @@ class Connections:
         try:
             connection.connect()
         except BaseException:
-            self._disconnected.append(connection)
+            self.give_back(connection, stands=False)
             raise
         return connection, False
 

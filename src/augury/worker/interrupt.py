@@ -72,9 +72,13 @@ _AGAIN_S = 0.4
 _WAITS_S = 0.2
 """How long a function that takes a lock is at one place before it counts as waiting for that lock."""
 
+_LOOKS = 20
+"""And how often it must have been seen there: of a process that had no processor meanwhile, time says nothing."""
+
 _postponed: tuple[FrameType, int] | None = None
 _postponed_s = 0.0
-"""At which place the main thread was when an interruption of it was put off, and since when it has been there."""
+_postponed_looks = 0
+"""At which place the main thread was when an interruption of it was put off, since when, and how often it was seen."""
 
 
 def is_importing(thread_id: int) -> bool:
@@ -98,14 +102,15 @@ def _is_put_off(frame: FrameType | None) -> bool:
 
     Where a function that takes a lock stays at one place, it waits for the lock, and does not have it.
     """
-    global _postponed, _postponed_s  # noqa: PLW0603 - a process has one main thread
+    global _postponed, _postponed_s, _postponed_looks  # noqa: PLW0603 - a process has one main thread
     before, _postponed = _postponed, None
     if frame is None or threading.get_ident() in _told or not _is_delicate(frame):
         return False
     place, now_s = (frame, frame.f_lasti), time.monotonic()
     if place != before:
-        _postponed_s = now_s
-    elif now_s - _postponed_s > _WAITS_S and not _is_in_finalizer(frame):
+        _postponed_s, _postponed_looks = now_s, 0
+    _postponed_looks += 1
+    if now_s - _postponed_s > _WAITS_S and _postponed_looks > _LOOKS and not _is_in_finalizer(frame):
         return False
     _postponed = place
     return True

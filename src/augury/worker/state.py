@@ -193,10 +193,8 @@ class WorkerState:
 
     @property
     def queued(self) -> bool:
-        """Whether tasks wait here behind running ones that others could run."""
-        if not self._queue or self.view.is_planned:
-            return False
-        return any(not self.view.worker_of[task] for task in self._queue)
+        """Whether tasks wait here behind running ones that others may be able to run; may be asked at any time."""
+        return bool(self._queue) and not self.view.is_planned
 
     @property
     def quiet(self) -> bool:
@@ -508,7 +506,7 @@ class WorkerState:
         if len(self._outbox.storing) > storing:
             # What is about to be stored is reported soon, with how many tasks ran: an empty report would delay it.
             flush = False
-        if tells or (flush and (self._ran or self._late or (self._has_backlog() and self.queued))):
+        if tells or (flush and (self._ran or self._late or self._asks_for_room())):
             self._outbox.send(msgspec.structs.replace(report, ran=self._ran))
             self._ran = 0
 
@@ -579,6 +577,10 @@ class WorkerState:
         if not (self._queue and self._running):
             return False
         return self._pace.task_s * len(self._queue) > self.view.start_s * self.resources.task_slots
+
+    def _asks_for_room(self) -> bool:
+        """Whether something is queued, and will be for long, that others could run if there is room for them."""
+        return self.queued and self._has_backlog() and any(not self.view.worker_of[task] for task in self._queue)
 
     def _hand_on(self) -> None:
         """Give others a share of the flexible tasks that are queued here, if there is room for more workers."""

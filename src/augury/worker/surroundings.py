@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple
 
 _log = logging.getLogger(__name__)
 
+_ENVIRONMENT: Final = os.environ
 _STATUS_BYTES: Final = 256
 """So many bytes from the start on the system tells the umask."""
 _REALTIME: Final = 32
@@ -125,12 +126,16 @@ def _folder() -> str:
         return "/"
 
 
-def _environment() -> Mapping[bytes, bytes]:
-    """As it is kept; to decode and encode each variable would take longer than to look at all the rest."""
-    return dict(os.environ._data)  # type: ignore[attr-defined]  # noqa: SLF001
+def _environment() -> Mapping[bytes, bytes] | None:
+    """As it is kept: to decode and encode each variable would take longer than to look at all the rest.
+
+    None if there is something else under its name, which is never as found.
+    """
+    return dict(_ENVIRONMENT._data) if os.environ is _ENVIRONMENT else None  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _set_environment(found: Mapping[bytes, bytes]) -> None:
+    os.environ = _ENVIRONMENT  # noqa: B003 - it is the one that was there before
     os.environb.clear()
     os.environb.update(found)
     time.tzset()

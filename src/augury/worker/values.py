@@ -137,7 +137,7 @@ class Values:
         self._count(stored=blob.size_bytes)
         if stored is not None and task in self._originals:
             # So that it is not in memory twice; tasks that were given our own go on with that.
-            self._originals[task] = self._blobs[task] = serde.Blob([memoryview(stored)[: blob.size_bytes]])
+            self._originals[task] = self._blobs[task] = _with_buffers_of(stored, blob)
 
     @property
     def put(self) -> list[int]:
@@ -261,3 +261,14 @@ class Values:
         with self._tally:
             self.stored_bytes += stored
             self.fetched_bytes += fetched
+
+
+def _with_buffers_of(stored: serde.Buffer, blob: serde.Blob) -> serde.Blob:
+    """The same blob, with its buffers where they were stored; what is unpickled stays our own."""
+    parts: list[serde.Buffer] = []
+    start = 0
+    for part in blob.parts:
+        end = start + len(part)
+        parts.append(memoryview(stored)[start:end] if isinstance(part, memoryview) else part)
+        start = end
+    return serde.Blob(parts)

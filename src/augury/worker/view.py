@@ -166,13 +166,18 @@ class RunView:
         """The tasks that the plan has for a worker, ascending: all that most of those who read a plan want to know."""
         if "tasks_of" in vars(self):
             return self.tasks_of.get(worker, ())
-        ours = self._indices_of(worker)
+        number = planned_number(worker)
+        if number is None:
+            return ()
+        ours = {index for index, one in enumerate(self._places.workers) if one == number + 1}
         return [task for task, index in enumerate(self._places.index_of) if index in ours] if ours else ()
 
-    def _indices_of(self, worker: str) -> set[int]:
-        """Which of the distinct assignments are to a worker; none if the plan does not name it."""
-        number = planned_number(worker)
-        return set() if number is None else {i for i, one in enumerate(self._places.workers) if one == number + 1}
+    @cached_property
+    def _resources_by_name(self) -> Mapping[str, Resources]:
+        """What each planned worker has: the same for all of its tasks."""
+        places = self._places
+        named = zip(places.workers, places.kinds, strict=True)
+        return {planned_name(worker - 1): places.resources[kind] for worker, kind in named if worker}
 
     def hints_of(self, task: int, kind: type[_Kind]) -> list[_Kind]:
         """The hints of one kind that the plan has for a task."""
@@ -201,7 +206,7 @@ class RunView:
 
     def planned_claim(self, worker: str, attempt: int = 1) -> Claim:
         """A worker that the plan names."""
-        return Claim(worker, (), self._places.resources[self._places.kinds[min(self._indices_of(worker))]], attempt)
+        return Claim(worker, (), self._resources_by_name[worker], attempt)
 
     def initial_claims(self) -> list[Claim]:
         """The workers that the client starts: for every root its planned worker, or a share of flexible ones.

@@ -55,10 +55,10 @@ class EmulatedObjects:
         self._delay(0)
         self._objects.create()
 
-    def put(self, key: str, blob: Blob) -> None:
+    def put(self, key: str, blob: Blob) -> Buffer | None:
         """See `Objects.put`."""
         self._delay(blob.size_bytes)
-        self._objects.put(key, blob)
+        return self._objects.put(key, blob)
 
     def get(self, keys: Sequence[str]) -> dict[str, Buffer]:
         """See `Objects.get`; one latency for all keys, as in a pipeline."""

@@ -19,9 +19,10 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -42,6 +43,10 @@ from augury.invoke.embedded.wire import (
 from augury.invoke.embedded.worker_loop import Handle, become_worker
 
 logger = logging.getLogger(__name__)
+
+_ALONE_S: Final = 5.0
+"""How long threads of the rehearsal may take to end: those that keep an eye on a busy machine."""
+_LOOK_S: Final = 0.001
 
 
 def load(name: str) -> Callable[..., Any]:
@@ -109,17 +114,28 @@ def _run(control: socket.socket, settings: Settings) -> None:
             importlib.import_module(module)
         load(settings.on_loss)
         handle = load(settings.handler)
-        if settings.rehearsal:
-            load(settings.rehearsal)()
     except Exception as error:
         logger.exception("the worker's code cannot be imported")
         control.sendall(frame(ParentBroken(f"{type(error).__name__}: {error}")))
         return
+    _rehearse(settings)
     gc.collect()
     gc.disable()
     gc.freeze()
     control.sendall(frame(ParentReady()))
     _Zygote(control, handle).serve()
+
+
+def _rehearse(settings: Settings) -> None:
+    """Do what workers then need not do; what goes wrong here goes wrong there, if it matters."""
+    try:
+        if settings.rehearsal:
+            load(settings.rehearsal)()
+    except Exception:
+        logger.exception("the rehearsal of workers fails, and they start more slowly")
+    until_s = time.monotonic() + _ALONE_S
+    while len(os.listdir("/proc/self/task")) > 1 and time.monotonic() < until_s:
+        time.sleep(_LOOK_S)  # no thread is to run while workers are forked
 
 
 def _detach() -> None:

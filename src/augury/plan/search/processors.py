@@ -62,7 +62,7 @@ class Processors(NamedTuple):
         makespan_s = joined_s + self.least_s(passed_on(graph, assignments) if outcome.workers > 1 else 0)
         if makespan_s <= outcome.makespan_s:
             return outcome
-        longer = makespan_s / outcome.makespan_s  # and so long all of them are there
+        longer = makespan_s / outcome.makespan_s if outcome.makespan_s else 1.0  # and so long all of them are there
         return outcome._replace(makespan_s=makespan_s, cost_usd=outcome.cost_usd * longer)
 
 

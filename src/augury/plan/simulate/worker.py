@@ -317,8 +317,8 @@ class Worker:
             return
         run = self.run
         if self.tick_s == math.inf:
-            is_shared = self._has_for_others()
-            self.tick_s = now + (min(run.progress_s, run.busy_progress_s) if is_shared else run.progress_s)
+            is_queued = self.queue and run.has_flexible
+            self.tick_s = now + (min(run.progress_s, run.busy_progress_s) if is_queued else run.progress_s)
         if (self.ran or (self.queue and run.has_flexible)) and self.ticked != self.tick_s:
             self.ticked = self.tick_s
             run.at(self.tick_s, TICK, self)
@@ -597,13 +597,9 @@ class Worker:
         pace_s = max(self.running_s, self.timed_s / self.timed if self.timed else 0.0)
         return bool(pace_s * len(self.queue) > self.run.patience_s * self.slots)
 
-    def _has_for_others(self) -> bool:
-        """Whether something is queued that others could run."""
-        run = self.run
-        return run.has_flexible and any(run.worker_of[task] < 0 for task in self.queue)
-
     def _asks_for_room(self) -> bool:
-        return self._has_backlog() and self._has_for_others()
+        run = self.run
+        return run.has_flexible and self._has_backlog() and any(run.worker_of[task] < 0 for task in self.queue)
 
     def _hand_on(self) -> None:
         room = self.run.platform.concurrency - self.live
