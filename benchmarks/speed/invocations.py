@@ -4,7 +4,7 @@
 client that workers have. Cold, each has a process of its own, which the gateway forks, puts into control groups, hands
 the invocation to, and reaps. Beside it stands the bare rate (`forks`): a process with the same modules in memory that
 does nothing but fork; each child connects to Redis, makes one round trip with the same client and ends. As many are
-alive at once as the gateway has slots. Two more bare rates are shown: children that write their round trip into a
+alive at once as the gateway has slots, which is what it has by default. Two more bare rates are shown: children that write their round trip into a
 socket by hand; and those of an interpreter that has imported nothing, which no worker of any use can be forked from.
 
 *The whole.* 10,000 flexible workers of one run, each with one task that returns its number: the run is created, all
@@ -43,7 +43,7 @@ from speed.measuring import HERE, Effort, check, done_apart, main, open_many_fil
 
 INVOCATIONS = 10_000
 COLD_SHARE = 10
-SLOTS = 16
+SLOTS = Embedded().concurrency
 COLD_BAR = 0.6
 WARM_BAR = 2000.0
 PATIENCE_S = 300.0
