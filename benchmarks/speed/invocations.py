@@ -4,8 +4,9 @@
 client that workers have. Cold, each has a process of its own, which the gateway forks, puts into control groups, hands
 the invocation to, and reaps. Beside it stands the bare rate (`forks`): a process with the same modules in memory that
 does nothing but fork; each child connects to Redis, makes one round trip with the same client and ends. As many are
-alive at once as the gateway has slots, which is what it has by default. Two more bare rates are shown: children that write their round trip into a
-socket by hand; and those of an interpreter that has imported nothing, which no worker of any use can be forked from.
+alive at once as the gateway has slots, which are those that it has by default. Two more bare rates are shown: children
+that write their round trip into a socket by hand; and those of an interpreter that has imported nothing, which no
+worker of any use can be forked from.
 
 *The whole.* 10,000 flexible workers of one run, each with one task that returns its number: the run is created, all
 are handed to the gateway in one call, and each joins, gets the run, runs its task, reports, and leaves. The clock stops
