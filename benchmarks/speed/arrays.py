@@ -160,8 +160,10 @@ def run_watched(system: str, name: str, scale: str) -> None:
     """In a fresh process: solve a problem, say so, wait to be watched, and solve it once more."""
     problem = problems(float(scale))[name]
     with ExitStack() as stack:
-        solve = solved(started(system, stack), problem)
+        running = started(system, stack)
+        solve = solved(running, problem)
         solve()
+        running.settle()
         print("ready", flush=True)
         sys.stdin.readline()
         print(*solve(), flush=True)

@@ -93,5 +93,10 @@ class System:
         values, square = self._result((singular_values(decomposed), total(squares)))
         return [*values, square]
 
+    def settle(self) -> None:
+        """Wait until the last run is in the history, so that the next one is planned."""
+        self._run.report()
+
     def _result(self, value: Any) -> Any:
-        return self._client.submit(value).result()
+        self._run = self._client.submit(value)
+        return self._run.result()

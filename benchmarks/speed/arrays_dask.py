@@ -4,7 +4,7 @@ from typing import Any
 
 import dask
 import dask.array as da
-from distributed import Client, LocalCluster
+from systems import dask_cluster
 
 from speed.matrices import LEFT, RIGHT, TALL, Decomposition, Matrix, Product, normal_block, uniform_block
 
@@ -17,19 +17,11 @@ def rows_at(matrix: int, rows: int, columns: int, block_id: tuple[int, int]) -> 
     return normal_block(matrix, block_id[0], rows, columns)
 
 
-class System:
-    """A `LocalCluster` and its client."""
+class System(dask_cluster.System):
+    """The cluster of the other measurements."""
 
-    def start(self) -> None:
-        """Start the scheduler and two workers; the dashboard is left out."""
-        self._cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
-        self._client = Client(self._cluster)
-        self._client.wait_for_workers(2)
-
-    def stop(self) -> None:
-        """Close both."""
-        self._client.close()
-        self._cluster.close()
+    def settle(self) -> None:
+        """A run leaves nothing for the next one."""
 
     def product(self, problem: Product) -> list[float]:
         """As one writes it."""

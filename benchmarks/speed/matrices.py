@@ -54,6 +54,10 @@ class ArraySystem(Protocol):
         """Take it down."""
         ...
 
+    def settle(self) -> None:
+        """Wait until what the last run taught is known to the next one."""
+        ...
+
     def product(self, problem: Product) -> list[float]:
         """The sum of the squares of a product, alone in a list."""
         ...
