@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -608,3 +609,25 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_starts(shelf: Shelf
     with pytest.raises(PlanError, match="made for another workflow"):
         planning.submit(fan_in())
     assert planning._platform is None
+
+
+def test_a_fork_waits_until_what_fits_laws_is_loaded() -> None:
+    """A module that another thread has half loaded would stay so for ever in the child."""
+    loading, about_to_fork = threading.Event(), threading.Event()
+    loaded: list[bool] = []
+
+    def load() -> None:
+        with module._loading:
+            loading.set()
+            about_to_fork.wait(10)
+            loaded.append(True)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    assert loading.wait(10)
+    about_to_fork.set()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if loaded else 1)
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0

@@ -284,9 +284,17 @@ class Planning:
         return made
 
 
+_loading = threading.RLock()
+"""Held while that is loaded: a fork waits for it, since a module that is half loaded there would stay so for ever."""
+
+
 def _load_laws() -> ModuleType:
     """Import what fits laws, with NumPy, which takes a tenth of a second."""
-    return importlib.import_module(_LAWS)
+    with _loading:
+        return importlib.import_module(_LAWS)
+
+
+os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
 
 
 def _predictions(
