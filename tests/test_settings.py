@@ -159,6 +159,8 @@ def test_a_wrong_option_is_named(give: Callable[[], Any], error: type[Exception]
         ("handler", "no_function"),
         ("handler", 5),
         ("on_loss", ":f"),
+        ("rehearsal", "no_function"),
+        ("rehearsal", None),
     ],
 )
 def test_a_wrong_setting_of_the_embedded_platform_is_named(setting: str, value: Any) -> None:

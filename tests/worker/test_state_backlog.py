@@ -56,6 +56,17 @@ class TestRoots:
         core.begin(1, 2)
         assert claims_in(core.tell(FlushDue(running_s=5.0))) == [second_hand(2, generation=2)]
 
+    def test_nobody_asks_for_room_for_tasks_that_only_this_worker_may_run(self) -> None:
+        core = Core([[]] * 5, "w0", planned=dict.fromkeys(range(5), 0), concurrency=2)
+        assert core.begin(live=2) == [Run(0)]
+        assert not core.state.queued
+        assert core.tell(FlushDue(running_s=5.0)) == []
+
+    def test_nor_where_others_may_run_other_tasks(self) -> None:
+        core = Core([[]] * 5, "w0", planned=dict.fromkeys(range(4), 0), concurrency=2)
+        assert core.begin(live=2) == [Run(0)]
+        assert core.tell(FlushDue(running_s=5.0)) == []
+
     def test_planned_tasks_stay(self) -> None:
         core = Core([[]] * 3, "w0", planned=dict.fromkeys(range(3), 0), concurrency=2)
         core.begin()
