@@ -3,10 +3,12 @@
 import logging
 import math
 import os
+import queue
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -631,3 +633,30 @@ def test_a_fork_waits_until_what_fits_laws_is_loaded() -> None:
         os._exit(0 if loaded else 1)
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+class TestGettingReady:
+    """What fits laws is loaded while a run goes on that takes long."""
+
+    @pytest.fixture
+    def loads(self, monkeypatch: pytest.MonkeyPatch) -> "queue.SimpleQueue[str]":
+        found: queue.SimpleQueue[str] = queue.SimpleQueue()
+        monkeypatch.setattr(module, "_LAWS", "augury.predict.not_loaded_yet")
+        monkeypatch.setattr(module, "_load_laws", lambda: found.put("loaded"))
+        return found
+
+    def test_a_run_that_takes_long(self, loads: "queue.SimpleQueue[str]", monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_LONG_S", 0.0)
+        Planning(History(MemoryStore())).get_ready(Future())
+        assert loads.get(timeout=10) == "loaded"
+
+    def test_after_a_short_one_the_next_may_take_long(
+        self, loads: "queue.SimpleQueue[str]", monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        planning, short = Planning(History(MemoryStore())), Future[Any]()
+        planning.get_ready(short)
+        short.set_result(None)
+        monkeypatch.setattr(module, "_LONG_S", 0.0)
+        planning.get_ready(Future())
+        assert loads.get(timeout=10) == "loaded"
+        assert loads.empty()

@@ -361,21 +361,22 @@ def test_a_workflow_beyond_the_limit_of_redis_is_refused_with_advice(
     assert redis.command("DBSIZE") == 0
 
 
-def test_a_client_that_was_forked_makes_its_own_connections(redis_storage: RedisStorage, run: Coordination) -> None:
-    run.report(Report("first", ran=1))
+def test_a_client_that_was_forked_makes_its_own_connections(redis_server: RedisServer) -> None:
+    client = RedisClient(redis_server.address)
+    connection = client.command("CLIENT", "ID")
     child = os.fork()
     if child == 0:
-        os._exit(0 if run.progress().ran == 1 else 1)
+        os._exit(0 if client.command("CLIENT", "ID") not in (None, connection) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert run.progress().ran == 1
+    assert client.command("CLIENT", "ID") == connection
+    client.close()
 
 
 def test_connections_that_broke_while_nobody_used_them_are_no_trouble(redis_server: RedisServer) -> None:
     impatient = RedisClient(redis_server.address, backoff=Backoff(patience_s=0.0))
     others = RedisClient(redis_server.address)
-    with ThreadPoolExecutor(3) as threads:
-        both = [threads.submit(impatient.command, "BLPOP", f"nothing{number}", 0.05) for number in range(3)]
-        assert [one.result() for one in both] == [None, None, None]
+    for connection in [impatient._connections.take()[0] for _ in range(3)]:
+        impatient._connections.give_back(connection, stands=True)
     killed = others.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     assert killed >= 3
     assert impatient.command("ECHO", "there") == b"there"

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -983,3 +984,9 @@ def test_nor_does_it_matter_if_that_is_claimed_when_the_output_is_here(
     monkeypatch.setattr(Runner, "_tell_stragglers", tell_late)
     place.late_s = {0: 0.0001}
     assert place.run(grown(unpicklable("0"), "1"), {0: 0, 1: 0}) == [0, 1]
+
+
+@pytest.mark.parametrize(("live", "times"), [(1, 1.0), (64, 1.0), (128, 2.0), (512, 8.0), (10_000, 8.0)])
+def test_one_of_many_workers_looks_around_less_often(live: int, times: float) -> None:
+    runner = SimpleNamespace(_state=SimpleNamespace(live=live))
+    assert Runner._seldom.fget(runner) == times  # type: ignore[attr-defined]
