@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 def mount_memory(folder: Path) -> bool:
     """Have an empty folder be a file system in memory of its own, that only this user can enter; False if we may not.
 
-    It takes as much as the file system that the folder is in, no less and no more.
+    It takes as much as the file system that the folder is in: each platform as much, where they shared that before.
     """
     if _libc is None:
         return False
