@@ -102,6 +102,7 @@ def _platform(rng: Random, plan: Plan, slots: int) -> PlatformModel:
             warm_start_s=cold_s / 20,
             latency_s=latency_s * (1 + rng.random()),
             bandwidth_bytes_s=bandwidth * (1 + rng.random()),
+            upload_bytes_s=rng.choice([0.0, bandwidth * (0.5 + rng.random())]),
             crowd_s=rng.choice([0.0, 0.01]),
         )
         for one in used

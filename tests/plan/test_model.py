@@ -42,6 +42,7 @@ def provider(*records: Record) -> PredictionsProvider:
         (lambda: Timing(cold_start_s=-1), r"Timing\.cold_start_s must be a number that is not negative, not -1"),
         (lambda: Timing(latency_s=math.nan), r"Timing\.latency_s must be"),
         (lambda: Timing(warm_start_s=math.inf), r"Timing\.warm_start_s must be"),
+        (lambda: Timing(upload_bytes_s=-1), r"Timing\.upload_bytes_s must be a number that is not negative, .*-1"),
         (lambda: Timing(bandwidth_bytes_s=0), r"Timing\.bandwidth_bytes_s must be a positive number, not 0"),
         (lambda: Price(usd_per_gb_s=-0.1), r"Price\.usd_per_gb_s must be"),
         (lambda: PlatformModel(concurrency=0), r"PlatformModel\.concurrency must be a whole number .* not 0"),
@@ -121,6 +122,21 @@ def test_uploads_and_downloads_count_alike() -> None:
     both = [*transfers(0.001, 40e6, WEAK), *transfers(0.003, 40e6, WEAK, "upload")]
     timing = PlatformModel.measured(provider(*both), configurations=[WEAK]).timing
     assert timing.latency_s == pytest.approx(0.002, rel=0.1)
+
+
+def test_large_outputs_may_be_written_more_slowly_than_they_are_read() -> None:
+    both = [*transfers(0.001, 400e6, WEAK), *transfers(0.001, 40e6, WEAK, "upload")]
+    timing = PlatformModel.measured(provider(*both), configurations=[WEAK]).timing
+    assert timing.bandwidth_bytes_s == pytest.approx(400e6, rel=0.1)
+    assert timing.upload_bytes_s == pytest.approx(40e6, rel=0.1)
+    assert timing.storing_bytes_s == timing.upload_bytes_s
+
+
+@pytest.mark.parametrize("way", ["upload", "download"])
+def test_the_way_of_which_nothing_is_known_is_as_fast_as_the_other(way: str) -> None:
+    timing = PlatformModel.measured(provider(*transfers(0.001, 40e6, WEAK, way)), configurations=[WEAK]).timing
+    assert timing.bandwidth_bytes_s == pytest.approx(40e6, rel=0.1)
+    assert timing.storing_bytes_s == timing.bandwidth_bytes_s
 
 
 def test_every_configuration_has_its_own_timing_listed_or_not() -> None:

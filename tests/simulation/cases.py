@@ -165,6 +165,7 @@ def _platform(rng: Random) -> VirtualPlatform:
         cold_start_s=rng.choice([0.0, 0.1, 1.0]),
         latency_s=rng.choice([0.0, 0.001, 0.01, 0.1]),
         bandwidth_bytes_s=rng.choice([float("inf"), 1e8]),
+        upload_bytes_s=rng.choice([0.0, 3e7]),
         inline_bytes=rng.choice([0, INLINE_BYTES]),
         flush_s=rng.choice([0.001, 0.1]),
         seed=rng.randrange(2**32),

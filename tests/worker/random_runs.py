@@ -98,6 +98,7 @@ def platforms(draw: st.DrawFn) -> VirtualPlatform:
         cold_start_s=draw(st.sampled_from([0.0, 0.1])),
         latency_s=draw(st.sampled_from([0.0, 0.0005, 0.01])),
         bandwidth_bytes_s=draw(st.sampled_from([float("inf"), 1e8])),
+        upload_bytes_s=draw(st.sampled_from([0.0, 3e7])),
         inline_bytes=draw(st.sampled_from([0, 16 * 1024])),
         flush_s=draw(st.sampled_from([0.001, 0.1])),
         seed=draw(st.one_of(st.none(), st.integers(0, 2**32))),

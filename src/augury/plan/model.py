@@ -55,6 +55,7 @@ class Timing:
         latency_s: One round trip to storage.
         bandwidth_bytes_s: How fast a worker reads and writes large outputs.
         crowd_s: How much longer a cold start takes for each other one under way.
+        upload_bytes_s: How fast it writes them, if that is not as fast as it reads; 0: it is.
     """
 
     cold_start_s: float = 0.25
@@ -62,11 +63,18 @@ class Timing:
     latency_s: float = 0.001
     bandwidth_bytes_s: float = 75e6
     crowd_s: float = 0.0
+    upload_bytes_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("cold_start_s", "warm_start_s", "latency_s", "crowd_s"):
             _check(f"Timing.{name}", getattr(self, name))
         _check("Timing.bandwidth_bytes_s", self.bandwidth_bytes_s, above_zero=True, finite=False)
+        _check("Timing.upload_bytes_s", self.upload_bytes_s, finite=False)
+
+    @property
+    def storing_bytes_s(self) -> float:
+        """How fast a worker writes large outputs."""
+        return self.upload_bytes_s or self.bandwidth_bytes_s
 
 
 LAMBDA_MEMORY_MB = (512, 1024, 1769, 3538, 7076, 10240)
@@ -137,7 +145,7 @@ def _measured_timing(
     otherwise = None if assumed is None else assumed(resources)
     cold = by.predict_worker_startup_time(resources, "cold", sla)
     warm = by.predict_worker_startup_time(resources, "warm", sla)
-    latency_s, bandwidth_bytes_s = _measured_link(by, resources, sla, otherwise)
+    latency_s, bandwidth_bytes_s, upload_bytes_s = _measured_link(by, resources, sla, otherwise)
     unknown_cold, unknown_warm = (otherwise if one.is_prior else None for one in (cold, warm))
     return Timing(
         cold_start_s=unknown_cold.cold_start_s if unknown_cold else float(cold),
@@ -145,6 +153,7 @@ def _measured_timing(
         latency_s=latency_s,
         bandwidth_bytes_s=bandwidth_bytes_s,
         crowd_s=unknown_cold.crowd_s if unknown_cold else _measured_crowd_s(by, resources, sla, cold),
+        upload_bytes_s=upload_bytes_s,
     )
 
 
@@ -157,22 +166,27 @@ def _measured_crowd_s(by: Measured, resources: Resources, sla: SLA, alone_s: flo
     return max(0.0, together_s - alone_s) / (crowd - 1)
 
 
-def _measured_link(by: Measured, resources: Resources, sla: SLA, assumed: Timing | None) -> tuple[float, float]:
-    """Latency and bandwidth: what a small transfer takes, and how much longer a large one does.
+def _measured_link(by: Measured, resources: Resources, sla: SLA, assumed: Timing | None) -> tuple[float, float, float]:
+    """Latency, and how fast large outputs are read and written: what small transfers take, and what large ones do more.
 
-    Uploads and downloads count alike; those of which nothing is known, only if nothing is known of the others either.
+    The latency is that of uploads and downloads alike. If of large ones only the one is known, the other is as fast.
     """
     ways: tuple[Literal["upload", "download"], ...] = ("upload", "download")
     small = [by.predict_data_transfer_time(way, _SMALL_BYTES, resources, sla) for way in ways]
     large = [by.predict_data_transfer_time(way, _LARGE_BYTES, resources, sla) for way in ways]
-    small_s, large_s = _mean_known(small), _mean_known(large)
-    moving_s = max(large_s - small_s, (_LARGE_BYTES - _SMALL_BYTES) / _MOST_BYTES_S)
-    latency_s, bandwidth_bytes_s = small_s, (_LARGE_BYTES - _SMALL_BYTES) / moving_s
+    latency_s = _mean_known(small)
     if assumed is not None and all(one.is_prior for one in small):
         latency_s = assumed.latency_s
     if assumed is not None and all(one.is_prior for one in large):
-        bandwidth_bytes_s = assumed.bandwidth_bytes_s
-    return latency_s, bandwidth_bytes_s
+        return latency_s, assumed.bandwidth_bytes_s, assumed.upload_bytes_s
+    known = [not one.is_prior for one in large]
+    up, down = (_bytes_s(latency_s if few.is_prior else few, many) for few, many in zip(small, large, strict=True))
+    return latency_s, up if known == [True, False] else down, up if all(known) else 0.0
+
+
+def _bytes_s(small_s: float, large_s: float) -> float:
+    moving_bytes = _LARGE_BYTES - _SMALL_BYTES
+    return moving_bytes / max(large_s - small_s, moving_bytes / _MOST_BYTES_S)
 
 
 def _mean_known(estimates: Sequence[Estimate]) -> float:

@@ -218,7 +218,9 @@ class AdverseCourse(Course):
             timings = [model.timing_of(one) for one in resources]
             start_s = max(one.cold_start_s + one.crowd_s * len(self._graph) for one in timings)
             size_bytes = world.size_bytes(task, 0)
-            transfer_s = max(30 * one.latency_s + 4 * size_bytes / one.bandwidth_bytes_s for one in timings)
+            slowest = [min(one.bandwidth_bytes_s, one.storing_bytes_s) for one in timings]
+            links = zip(timings, slowest, strict=True)
+            transfer_s = max(30 * one.latency_s + 4 * size_bytes / bytes_s for one, bytes_s in links)
             run_s = max(world.duration_s(task, one) for one in resources) + info.backoff_s * 2**info.retries
             total_s += start_s + transfer_s + (1 + info.retries) * run_s + 3 * model.start_s + model.flush_s
         return total_s

@@ -132,7 +132,7 @@ class VirtualInvocation:
     ) -> None:
         """Have storage do something, and the core told of the answer; downloads take turns."""
         timing = self._timing
-        delay_s = timing.latency_s / 2 + size_bytes / timing.bandwidth_bytes_s
+        delay_s = timing.latency_s / 2 + size_bytes / timing.storing_bytes_s
         if takes_turns:
             now_s = self._world.clock()
             self._downloaded_s = max(now_s + timing.latency_s / 2, self._downloaded_s)

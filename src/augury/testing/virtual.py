@@ -25,7 +25,7 @@ What takes how long. Times are those of the worker's configuration; what is not 
 - *Fetch*: one look-up for all outputs that are fetched together, which brings the small ones: `latency_s`. If there are
   large ones, all come at once after `1.5 * latency_s` and the bytes of the large ones over `bandwidth_bytes_s`; a
   worker that downloads already does so first.
-- *Store*: a large output takes effect after `latency_s / 2` and its bytes over `bandwidth_bytes_s`, and the core goes
+- *Store*: a large output takes effect after `latency_s / 2` and its bytes over `upload_bytes_s`, and the core goes
   on `latency_s / 2` later. Small ones ride inside reports, and take no time beside them.
 - *Inbox*: `latency_s / 2` after something was put into it, or after it began to listen, a worker reads its inbox, and
   takes everything in at once that is there by then.
@@ -83,6 +83,7 @@ class VirtualPlatform:
         keep_alive_s: How long an environment stays warm.
         latency_s: One round trip to storage.
         bandwidth_bytes_s: How fast one worker reads and writes large outputs.
+        upload_bytes_s: How fast it writes them, if that is not as fast as it reads; 0: it is.
         inline_bytes: Up to which size outputs ride inside reports.
         grace_s: How much longer than a cold start a worker may be starting before those that wait for inputs
             offer their slots.
@@ -114,6 +115,7 @@ class VirtualPlatform:
     keep_alive_s: float = float("inf")
     latency_s: float = 0.0
     bandwidth_bytes_s: float = float("inf")
+    upload_bytes_s: float = 0.0
     inline_bytes: int = INLINE_BYTES
     grace_s: float = 0.2
     flush_s: float = 0.001
@@ -144,6 +146,7 @@ class VirtualPlatform:
             keep_alive_s=model.keep_alive_s,
             latency_s=timing.latency_s,
             bandwidth_bytes_s=timing.bandwidth_bytes_s,
+            upload_bytes_s=timing.upload_bytes_s,
             inline_bytes=model.inline_bytes,
             grace_s=model.grace_s,
             flush_s=model.flush_s,
@@ -164,6 +167,7 @@ class VirtualPlatform:
             warm_start_s=self.warm_start_s,
             latency_s=self.latency_s,
             bandwidth_bytes_s=self.bandwidth_bytes_s,
+            upload_bytes_s=self.upload_bytes_s,
             crowd_s=self.crowd_s,
         )
         return PlatformModel(

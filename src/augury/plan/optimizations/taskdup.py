@@ -102,7 +102,7 @@ def _produce_s(plan: Plan, outlook: Outlook, task: int, taker: int) -> float:
     fetched_bytes = sum(size for size in foreign if size > platform.inline_bytes)
     stored_bytes = size_bytes[task] if size_bytes[task] > platform.inline_bytes else 0.0
     fetch_s = timing.latency_s + fetched_bytes / timing.bandwidth_bytes_s if foreign else 0.0
-    tell_s = timing.latency_s + stored_bytes / timing.bandwidth_bytes_s
+    tell_s = timing.latency_s + stored_bytes / timing.storing_bytes_s
     return fetch_s + outlook.execution_s(resources)[task] + tell_s
 
 

@@ -61,6 +61,7 @@ class Kind:
     memory_mb: int
     latency_s: float
     bandwidth_bytes_s: float
+    upload_bytes_s: float
     cold_s: float
     warm_s: float
     warm: float
@@ -143,6 +144,7 @@ def _kind(index: int, outlook: Outlook, resources: Resources) -> Kind:
         memory_mb=resources.memory_mb,
         latency_s=timing.latency_s,
         bandwidth_bytes_s=timing.bandwidth_bytes_s,
+        upload_bytes_s=timing.storing_bytes_s,
         cold_s=timing.cold_start_s,
         warm_s=timing.warm_start_s,
         warm=platform.warm.get(resources, 0),
@@ -257,9 +259,10 @@ def _ways_on(costs: Costs, placed: Sequence[int]) -> list[float]:
 
 def _told_s(costs: Costs) -> list[float]:
     """For each task how long after its end another worker knows of it, at least."""
-    latency_s, bandwidth = _best_link(costs)
+    latency_s = min(kind.latency_s for kind in costs.kinds)
+    upload_bytes_s = max(kind.upload_bytes_s for kind in costs.kinds)
     small_s = costs.flush_s + latency_s
-    return [small_s + (latency_s + size / bandwidth if size else 0.0) for size in costs.stored_bytes]
+    return [small_s + (latency_s + size / upload_bytes_s if size else 0.0) for size in costs.stored_bytes]
 
 
 def _fetches_s(costs: Costs, placed: Sequence[int]) -> list[float]:
@@ -276,7 +279,7 @@ def _fetches_s(costs: Costs, placed: Sequence[int]) -> list[float]:
 
 
 def _best_link(costs: Costs) -> tuple[float, float]:
-    """The least latency and the largest bandwidth that a worker may have."""
+    """The least latency and the largest bandwidth that a worker may have for reading."""
     return min(kind.latency_s for kind in costs.kinds), max(kind.bandwidth_bytes_s for kind in costs.kinds)
 
 
@@ -302,7 +305,7 @@ def apart_s(costs: Costs, kind: Kind) -> float:
                 sizes = [size[dep] for dep in deps]
                 start_s += (sum(sizes) - max(sizes)) / kind.bandwidth_bytes_s
         end_s[task] = start_s + kind.run_s[task]
-        counted_s[task] = end_s[task] + told_s + size[task] / kind.bandwidth_bytes_s
+        counted_s[task] = end_s[task] + told_s + size[task] / kind.upload_bytes_s
     return max(end_s, default=0.0)
 
 
@@ -437,7 +440,8 @@ class _Scheduler:
         if home is not None:
             kind = self._workers[home[0]].kind
             self._home = home[0]
-            self._away_s = 2.5 * kind.latency_s + 2 * size / kind.bandwidth_bytes_s
+            moved_s = size / kind.upload_bytes_s + size / kind.bandwidth_bytes_s
+            self._away_s = 2.5 * kind.latency_s + moved_s
 
     # What is there
 
@@ -614,7 +618,7 @@ class _Scheduler:
         told_s = end_s + self._costs.flush_s + kind.latency_s / 2
         size = self._size[task]
         if size:
-            told_s += kind.latency_s + size / kind.bandwidth_bytes_s
+            told_s += kind.latency_s + size / kind.upload_bytes_s
         self._counted_s[task] = told_s
         if size and self._looks_ahead:
             homes = self._homes

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from augury.config import Resources
 from augury.dag.graph import Graph
@@ -26,6 +26,24 @@ from augury.plan.simulate.worker import CONSUMERS, IS_STORED, JOIN, KEEP, PINGED
 
 _Outcome = tuple[Sequence[int], "list[Worker]", set[int], int, bool]
 """Flexible tasks that became ready, workers to start, outputs to store first, live invocations, the run is over."""
+
+
+class Abilities(NamedTuple):
+    """What workers of one configuration can do.
+
+    Attributes:
+        slots: How many tasks one runs at once.
+        latency_s: One round trip to storage.
+        download_bytes_s: How fast it reads large outputs.
+        upload_bytes_s: How fast it writes them.
+        execution_s: For each task how long it runs.
+    """
+
+    slots: int
+    latency_s: float
+    download_bytes_s: float
+    upload_bytes_s: float
+    execution_s: Sequence[float]
 
 
 class Run:
@@ -102,7 +120,7 @@ class Run:
         self._free = platform.concurrency
         self._queue: deque[Worker] = deque()
         self._known_resources: list[Resources] = []
-        self._abilities: dict[int, tuple[int, float, float, Sequence[float]]] = {}
+        self._abilities: dict[int, Abilities] = {}
         self._warm: dict[Resources, list[float]] = {}
         self._starts_under_way = 0
         self.cold_starts = 0
@@ -255,13 +273,14 @@ class Run:
 
     # The platform
 
-    def abilities(self, resources: Resources) -> tuple[int, float, float, Sequence[float]]:
-        """Of workers with some resources: task slots, latency, bandwidth, and how long each task runs there."""
+    def abilities(self, resources: Resources) -> Abilities:
+        """What workers with some resources can do."""
         known = self._abilities.get(id(resources))
         if known is None:
             timing = self.platform.timing_of(resources)
             run_s = self.execution_s(resources)
-            known = (resources.task_slots, timing.latency_s, timing.bandwidth_bytes_s, run_s)
+            link = (timing.latency_s, timing.bandwidth_bytes_s, timing.storing_bytes_s)
+            known = Abilities(resources.task_slots, *link, run_s)
             # By identity: plans share these values, and hashing them is slow. Kept, so that no other gets the same.
             self._abilities[id(resources)] = known
             self._known_resources.append(resources)

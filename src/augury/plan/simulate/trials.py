@@ -129,7 +129,7 @@ class Trials(Run):
     def execution_of(self, task: int) -> float:
         """How long a task runs where it is."""
         self._take_back()
-        return self.abilities(self._resources[self.worker_of[task]])[3][task]
+        return self.abilities(self._resources[self.worker_of[task]]).execution_s[task]
 
     def gb_s_of(self, worker: int) -> float:
         """What a worker takes, in GiB-seconds."""
@@ -251,7 +251,7 @@ class Trials(Run):
         self._end_s.append(0.0)
         self._gb_s.append(-1.0)  # it does not run
         self._cause.append(-1)
-        self._latency.append(self.abilities(resources)[1])
+        self._latency.append(self.abilities(resources).latency_s)
         return index
 
     def _recount(self, task: int) -> None:
@@ -382,7 +382,7 @@ class Trials(Run):
                 if other != index:
                     time_s = self._enter(consumer, old_s, new_s)
                     if time_s is not None:
-                        run_s = self.abilities(self._resources[other])[3][consumer]
+                        run_s = self.abilities(self._resources[other]).execution_s[consumer]
                         if self.ready_at_s[consumer] + run_s > limit_s:
                             return None
                         changed[other] = min(time_s, changed.get(other, math.inf))

@@ -100,8 +100,9 @@ class Worker:
         self.slots: int
         self.latency: float
         self.bandwidth: float
+        self.upload: float
         self.execution_s: Sequence[float]
-        self.slots, self.latency, self.bandwidth, self.execution_s = run.abilities(resources)
+        self.slots, self.latency, self.bandwidth, self.upload, self.execution_s = run.abilities(resources)
         self.queue: deque[int] | RankedQueue = RankedQueue(run.ranks) if run.ranks and index >= 0 else deque()
         self.blocked: dict[int, set[int]] = {}
         self.fetching: set[int] = set()
@@ -379,7 +380,7 @@ class Worker:
         if task not in self.storing:
             self.storing.add(task)
             self.stored_bytes += size_bytes
-            arrival_s = self.run.now + (self.latency / 2 + size_bytes / self.bandwidth)
+            arrival_s = self.run.now + (self.latency / 2 + size_bytes / self.upload)
             self.run.at(arrival_s + self.latency / 2, STORED, self, task)
 
     def applied(self, now: float) -> None:
