@@ -5,6 +5,8 @@
        ▼
     try seeds         those that promise most first; simulate each                   a third of the time
        ▼
+    lighten           depth first, and by parts that lie together                    if outputs are large
+       ▼
     quicken           shorten the critical path of the best one                      if time is wanted
        ▼
     economize         schedules that use up the time that there is to save money,
@@ -12,10 +14,12 @@
        ▼
     hint              optimizations, for the best few
 
-Whatever it ends with is at least as good, as far as the simulator can tell, as every plan that it tried.
+Whatever it ends with is at least as good, as far as the simulator can tell, as every plan that it tried; but for the
+last thousandth, if that saves money, and the last hundredths, if that saves many bytes.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -24,7 +28,7 @@ import msgspec
 
 from augury.config import Resources
 from augury.plan.outlook import Optimization, Outlook
-from augury.plan.plan import Plan
+from augury.plan.plan import Assignment, Plan
 from augury.plan.search.budget import Budget, Part
 from augury.plan.search.clusters import expanded, outlook_on
 from augury.plan.search.coarsen import coarsen
@@ -42,6 +46,7 @@ from augury.plan.search.schedule import (
     upward_ranks,
 )
 from augury.plan.search.seeds import Seeds
+from augury.plan.search.volume import WORTHWHILE_BYTES, bytes_of, depth_first, parts
 
 _MANY = 3000
 """From how many tasks on the search runs on a coarser graph; and into how many clusters it is made."""
@@ -63,6 +68,13 @@ _HINTED = 1.15
 """How much of the makespan hints may bring."""
 _HINTING = 2.5
 """About how long an optimization takes, in simulations; those with hints take longer."""
+_LIGHTER = 1.02
+"""How much slower a run may be, and dearer, if that makes it move and hold many fewer bytes. What is predicted is
+seldom as exact, and what is not moved cannot take longer than expected."""
+_MANY_FEWER = 0.9
+"""So many of them are many fewer."""
+_TO_LIGHTEN = 0.02
+"""Which part of the run plans that move and hold fewer bytes may take to simulate, however much time there is."""
 _NEAR = 1.0005
 """A makespan of so many times what it is at least is not worth the time that shortening it takes."""
 
@@ -126,6 +138,7 @@ class Exploration:
             self._sketch_by_clusters()
         self._try_seeds()
         if self.tried:
+            self._lighten()
             self._quicken()
             self._economize()
             self._hint()
@@ -135,16 +148,27 @@ class Exploration:
         objective, found = self._objective, self.tried or self._sketches
         first = min(found, key=lambda one: objective.key(one.outcome))
         excess = objective.excess(first.outcome) * (1 + 1e-9)
-        limit = self._limit(first.outcome)
-        close = [
+        close = self._close(found, excess, self._limit(first.outcome))
+        best = min(close, key=lambda one: (*objective.key(one.outcome)[::2], objective.wanted_of(one.outcome)))
+        if not self.tried:
+            return best._replace(plan=self._dealing.dealt(best.plan))
+        if not self._is_heavy:
+            return best
+        other = _LIGHTER * objective.key(best.outcome)[2]
+        close = self._close(found, excess, self._limit(first.outcome, _LIGHTER))
+        lightest = min([one for one in close if objective.key(one.outcome)[2] <= other], key=self._bytes_of)
+        return lightest if self._bytes_of(lightest) <= _MANY_FEWER * self._bytes_of(best) else best
+
+    def _close(self, found: Sequence[Candidate], excess: float, limit: float) -> list[Candidate]:
+        """Those that are no farther beyond the constraints, nor beyond a limit in what is wanted."""
+        objective = self._objective
+        return [
             one
             for one in found
             if objective.excess(one.outcome) <= excess and objective.wanted_of(one.outcome) <= limit
         ]
-        best = min(close, key=lambda one: (*objective.key(one.outcome)[::2], objective.wanted_of(one.outcome)))
-        return best if self.tried else best._replace(plan=self._dealing.dealt(best.plan))
 
-    def _limit(self, best: Outcome) -> float:
+    def _limit(self, best: Outcome, little: float = _LITTLE) -> float:
         """Up to where what is wanted counts as equal: a little beyond the best, not beyond what is simple to have."""
         objective = self._objective
         wanted = objective.wanted_of(best)
@@ -152,7 +176,7 @@ class Exploration:
             return wanted * (1 + 1e-9)
         excess = objective.excess(best) * (1 + 1e-9)
         seeds = [objective.wanted_of(one) for one in self._simple if objective.excess(one) <= excess]
-        return max(wanted, min([_LITTLE * wanted, *seeds])) * (1 + 1e-9)
+        return max(wanted, min([little * wanted, *seeds])) * (1 + 1e-9)
 
     # Estimates
 
@@ -255,6 +279,34 @@ class Exploration:
         """The best plan so far takes so long: how much time is it worth to look for a better one?"""
         wants_time = self._objective.weight >= 1 and self._objective.deadline_s is None
         self._budget.expect(makespan_s, max(0.0, makespan_s - self._bound_s) if wants_time else math.inf)
+
+    # Bytes
+
+    @cached_property
+    def _is_heavy(self) -> bool:
+        """Whether it matters how many bytes are moved, and held at a time."""
+        return math.fsum(self._outlook.output_bytes) >= WORTHWHILE_BYTES
+
+    def _bytes_of(self, candidate: Candidate) -> float:
+        simulated = candidate.plan.predicted
+        return math.inf if simulated is None else bytes_of(self._graph, self._outlook.output_bytes, simulated)
+
+    def _lighten(self) -> None:
+        """Go through the graph depth first: with every task where it is in the best plan, and by parts."""
+        best = self.best()
+        if not self._is_heavy or 2 * self._simulate_s > _TO_LIGHTEN * best.outcome.makespan_s:
+            return
+        if not _names_workers(best.plan):
+            return
+        ranks = depth_first(self._graph)
+        self._try(msgspec.structs.replace(best.plan, ranks=ranks, predicted=None))
+        used = Counter(assignment.resources for assignment in best.plan.assignments)
+        resources = used.most_common(1)[0][0]
+        if best.outcome.workers > 1 and resources.memory_mb >= max(self._costs.need_mb):
+            workers = [Assignment(worker=number, resources=resources) for number in range(best.outcome.workers)]
+            part_of, ranks = parts(self._graph, ranks, self._outlook.execution_s(resources), len(workers))
+            assignments = tuple([workers[number] for number in part_of])
+            self._try(msgspec.structs.replace(best.plan, assignments=assignments, ranks=ranks, predicted=None))
 
     # Small changes
 
