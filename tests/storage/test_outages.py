@@ -281,8 +281,7 @@ class TestFailover:
         waiting = when_refused(lambda: promoted.command("REPLICAOF", "NO", "ONE"))
         run = RedisStorage(StorageConfig(redis=f"unix://{link}")).coordination("run")
         run.create(SPEC, [9], [claim("first", 0)])
-        # Until the replica has it all; it acknowledges what it has.
-        assert RedisClient(primary.address).command("WAIT", 1, 60_000) == 1
+        wait_for_replica(primary)
         primary.stop()
         link.unlink()
         link.symlink_to(replica.socket_path)
@@ -293,10 +292,15 @@ class TestFailover:
     def test_a_replica_that_stays_one_is_told_of(self, pair: tuple[RedisServer, RedisServer, Path]) -> None:
         primary, replica, _ = pair
         RedisStorage(StorageConfig(redis=primary.address)).coordination("run").create(SPEC, [9], [])
-        assert RedisClient(primary.address).command("WAIT", 1, 60_000) == 1
+        wait_for_replica(primary)
         run = storage_at(replica, patience_s=0.2).coordination("run")
         with pytest.raises(StorageError, match=r"read-only replica: use the address of the primary.*\d+ attempts"):
             run.report(Report("first", ran=1))
+
+
+def wait_for_replica(primary: RedisServer) -> None:
+    """Until the replica has all that was written so far: Redis waits for what the same connection wrote."""
+    assert RedisClient(primary.address).pipeline([("SET", "last", "write"), ("WAIT", 1, 60_000)])[1] == 1
 
 
 def free_port() -> int:
