@@ -117,7 +117,16 @@ def reports(consumers: Sequence[tuple[Consumer, ...]]) -> st.SearchStrategy[Call
         taken=st.sampled_from([(), (), (), (3,), (5, 6)]),
         tried=st.sampled_from([(), (), (), (Tried(3, 2, 1000.0),), (Tried(3, 4), Tried(5, 2, -1.0))]),
     )
-    return report.map(lambda report: Call("report", (report,), lambda side: side.run.report(report)))
+    leaves = st.sampled_from([False, False, True])
+    return st.tuples(report, leaves).map(lambda drawn: _report(_leaving(drawn[0]) if drawn[1] else drawn[0]))
+
+
+def _report(report: Report) -> Call:
+    return Call("report", (report,), lambda side: side.run.report(report))
+
+
+def _leaving(report: Report) -> Report:
+    return msgspec.structs.replace(report, leaving=_summary(report.worker, report.attempt))
 
 
 def _summary(worker: str, attempt: int) -> WorkerSummary:

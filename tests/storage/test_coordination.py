@@ -1,5 +1,7 @@
 """What a run remembers, counts and grants; the same in memory and in Redis."""
 
+from typing import Any
+
 import pytest
 
 from augury.errors import StorageError
@@ -385,6 +387,55 @@ class TestLive:
         run.fail(Status.FAILED, b"why")
         run.leave(summary("first"))
         assert events(run, CLIENT) == [RunEnded(Status.FAILED, b"why"), WorkerLeft(summary("first"))]
+
+
+class TestLeavingWithAReport:
+    """Who has nothing left to do unless the report leads to it says both at once."""
+
+    LAST = Completion(0, 1, b"a")
+
+    def leave_with(self, run: Coordination, *completions: Completion, **rest: Any) -> Outcome:
+        return run.report(Report("first", completions=completions, leaving=summary("first"), **rest))
+
+    def test_the_client_is_told_and_nobody_waits_for_it(self, run: Coordination) -> None:
+        run.report(Report("first", claims=(claim("f1", 3),)))
+        run.join("first", 1)
+        outcome = self.leave_with(run, self.LAST, ran=1)
+        assert outcome.left
+        assert outcome.live == 1
+        assert events(run, CLIENT) == [WorkerLeft(summary("first"))]
+        assert [missing.worker for missing in run.live()] == ["f1"]
+        assert run.progress().ran == 1
+
+    def test_it_is_one_invocation_that_left(self, run: Coordination) -> None:
+        run.report(Report("first", claims=(claim("f1", 3),)))
+        self.leave_with(run, self.LAST)
+        run.leave(summary("first"))
+        assert run.report(Report("f1")).live == 1
+
+    def test_not_if_a_task_became_ready_for_it(self, run: Coordination) -> None:
+        outcome = self.leave_with(run, Completion(0, 1, b"a", consumers=(Consumer(5, 1),)))
+        assert (outcome.left, outcome.ready, outcome.live) == (False, (5,), 1)
+        assert events(run, CLIENT) == []
+
+    def test_not_if_it_is_to_start_a_worker(self, run: Coordination) -> None:
+        outcome = self.leave_with(run, Completion(0, 1, b"a", consumers=(Consumer(5, 1, "w"),)))
+        assert (outcome.left, outcome.started) == (False, (("w", 1),))
+
+    def test_not_if_it_is_to_store_something_first(self, run: Coordination) -> None:
+        held = Completion(0, 1, held=True, consumers=(Consumer(5, 2, "w"),))
+        outcome = self.leave_with(run, held)
+        assert (outcome.left, outcome.store_first) == (False, (0,))
+
+    def test_not_if_the_run_ends_with_it(self, run: Coordination) -> None:
+        outcome = self.leave_with(run, Completion(9, 1, b"a", sink=True))
+        assert (outcome.left, outcome.status) == (False, Status.SUCCEEDED)
+        assert events(run, CLIENT) == [RunEnded(Status.SUCCEEDED)]
+
+    def test_not_if_another_has_its_place(self, run: Coordination) -> None:
+        outcome = self.leave_with(run, self.LAST, attempt=7)
+        assert (outcome.left, outcome.status) == (False, Status.REPLACED)
+        assert events(run, CLIENT) == []
 
 
 def suspend(run: Coordination) -> None:

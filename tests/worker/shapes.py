@@ -64,6 +64,8 @@ def flexible(*tasks: int, resources: Resources | None = None) -> Claim:
 class Core:
     """A worker core that is validated after every event.
 
+    Commands come without `Send.last`, which is in `was_last`.
+
     Args:
         deps: The graph.
         name: Which worker it is.
@@ -93,6 +95,7 @@ class Core:
         whole = structs.replace(plan_of(graph, planned, needs), **plan)
         self.view = RunView(graph, whole, concurrency=concurrency, inline_bytes=INLINE_BYTES)
         self.state = WorkerState(self.view, name, has or Resources())
+        self.was_last = False  # whether what was told last led to a report that may be the last
 
     def begin(self, *tasks: int, done: Sequence[int] = (), live: int = 1, now_s: float = 0.0) -> list[m.Command]:
         """The invocation joins."""
@@ -140,4 +143,5 @@ class Core:
         """Something happens."""
         commands = self.state.handle(event, now_s)
         self.state.validate()
-        return commands
+        self.was_last = any(isinstance(command, m.Send) and command.last for command in commands)
+        return [structs.replace(one, last=False) if isinstance(one, m.Send) else one for one in commands]

@@ -129,6 +129,14 @@ def test_when_a_task_ran_is_told_beside_what_is_kept() -> None:
     assert Batch.decode(recorder.take()).spans == [Span(4, 997.875, 2.0)]
 
 
+def test_what_was_looked_at_can_be_taken() -> None:
+    recorder = new_recorder()
+    run(recorder, 0, 1.0)
+    assert recorder.look() == recorder.look() != b""
+    assert recorder.look() == recorder.take()
+    assert recorder.look() == recorder.take() == b""
+
+
 def test_an_output_that_is_stored_later_does_not_move_its_task() -> None:
     recorder = new_recorder()
     run(recorder, 0, 1.0)

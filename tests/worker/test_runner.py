@@ -35,6 +35,7 @@ from augury.storage.protocols import (
     Hopeless,
     Missing,
     Outcome,
+    Printed,
     Report,
     RunEnded,
     RunSpec,
@@ -990,3 +991,67 @@ def test_nor_does_it_matter_if_that_is_claimed_when_the_output_is_here(
 def test_one_of_many_workers_looks_around_less_often(live: int, times: float) -> None:
     runner = SimpleNamespace(_state=SimpleNamespace(live=live))
     assert Runner._seldom.fget(runner) == times  # type: ignore[attr-defined]
+
+
+# Leaving
+
+
+def test_who_has_nothing_left_to_do_leaves_with_its_report(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0, 1      w0: 0   w1: 1; whoever ends the run has to clean up before it leaves"""
+    apart = []
+    monkeypatch.setattr(MemoryCoordination, "leave", lambda _, summary: apart.append(summary.worker))
+    assert place.run([number(1), number(2)], {0: 0, 1: 1}) == {0: 1, 1: 2}
+    assert [(name, summary.tasks) for name, summary in place.summaries.items()] == [
+        ({"w0", "w1"}.difference(apart).pop(), 1)
+    ]
+
+
+def test_what_was_printed_is_sent_before(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def send_printed(runner: Runner) -> None:
+        runner._coordination.post(CLIENT, [Printed(0, "stdout", runner._name)])
+
+    monkeypatch.setattr(Runner, "_send_printed", send_printed)
+    place.run([number(1), number(2)], {0: 0, 1: 1})
+    events = place.coordination.read(CLIENT, "0", 0.0)[1]
+    for worker in ("w0", "w1"):
+        told = [event for event in events if tells_of(event, worker)]
+        assert isinstance(told[-1], WorkerLeft)
+        assert len(told) > 1
+
+
+def tells_of(event: object, worker: str) -> bool:
+    """Whether an event tells of a worker; here what was printed is its name."""
+    if isinstance(event, Printed):
+        return event.text == worker
+    return isinstance(event, WorkerLeft) and event.summary.worker == worker
+
+
+def test_it_stays_if_there_is_something_to_do_after_all(place: Place) -> None:
+    """0, 1, 2, 3 → 4      each on its own; who is last goes on with 4"""
+    assert place.run(total(*[number(value) for value in range(4)]), {}) == 6
+    assert sum(summary.tasks for summary in place.summaries.values()) == 5
+
+
+def test_not_while_the_courier_posts_something(place: Place) -> None:
+    place.run(number(1), {0: 0})
+    runner = place.runners[0]
+    runner._is_posting = True
+    assert not runner._may_leave_with_report()
+    runner._is_posting = False
+    assert runner._may_leave_with_report()
+
+
+def test_a_short_invocation_needs_no_courier(place: Place) -> None:
+    place.run(number(1), {0: 0})
+    assert place.runners[0]._courier_thread is None
+
+
+def test_a_longer_one_has_one(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    courier = Runner._courier
+
+    def open_and_go_on(runner: Runner) -> None:
+        gates["there is a courier"].set()
+        courier(runner)
+
+    monkeypatch.setattr(Runner, "_courier", open_and_go_on)
+    assert place.run(pass_gate("there is a courier"), {0: 0}) == 1

@@ -141,6 +141,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
             finished there or was done before it began, while some of these inputs are reported.
         ran: How many tasks ran since the last report; for progress. Those that somebody reported before count once.
         tried: Tasks that wait for another try, if a successor is about to take over.
+        leaving: What the reporter tells when it leaves, if it has nothing left to do unless this report leads to it: it
+            leaves with it then, and else not yet.
     """
 
     worker: str
@@ -151,6 +153,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     attempt: int = 1
     taken: tuple[int, ...] = ()
     tried: tuple[Tried, ...] = ()
+    leaving: "WorkerSummary | None" = None
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
@@ -163,6 +166,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
         store_first: Tasks whose held output must be stored before their completion counts.
         live: Invocations of the run that are claimed and have not left, after this report.
         again: Those among `started` that were lost before, with what they must have now: that may be more than planned.
+        left: Whether the reporter has left with it: it wanted to, the run goes on, and there is nothing to do for it.
     """
 
     status: Status
@@ -171,6 +175,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     store_first: tuple[int, ...] = ()
     live: int = 0
     again: tuple[Claim, ...] = ()
+    left: bool = False
 
 
 class Joined(msgspec.Struct, frozen=True, array_like=True):

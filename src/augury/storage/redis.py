@@ -390,6 +390,7 @@ def _report_arguments(report: Report) -> list[bytes]:
         report.attempt,
         report.taken,
         report.tried,
+        None if report.leaving is None else place(_encode(WorkerLeft(report.leaving))),
     )
     return [_encode(request), _SUCCEEDED, *inline]
 
@@ -447,7 +448,7 @@ def _outcome(reply: list[Any]) -> Outcome:
     status = _status(reply[0])
     if len(reply) == 1:
         return Outcome(status)
-    _, ready, started, store_first, live, again = reply
+    _, ready, started, store_first, live, again, left = reply
     names = (name.decode() for name in started[::2])
     return Outcome(
         status=status,
@@ -456,6 +457,7 @@ def _outcome(reply: list[Any]) -> Outcome:
         store_first=tuple(store_first),
         live=live,
         again=tuple(_claim(*again[place : place + 3]) for place in range(0, len(again), 3)),
+        left=bool(left),
     )
 
 

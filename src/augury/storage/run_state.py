@@ -348,7 +348,10 @@ class RunState:
         # What was known before ran twice and is done once.
         self.ran += report.ran - known - (len(offered) - len(counted))
         again = tuple(self._claim_of(worker) for worker, _ in started if worker in self.restarted)
-        return Outcome(self.status, mine, tuple(started), tuple(store_first), self._live(), again)
+        leaves = report.leaving is not None and self.status is Status.RUNNING and not (mine or started or store_first)
+        if report.leaving is not None and leaves:
+            self.leave(report.leaving)
+        return Outcome(self.status, mine, tuple(started), tuple(store_first), self._live(), again, leaves)
 
     def _may_claim(self, claim: Claim) -> bool:
         """Whether nobody has claimed a worker; from now on it is known what it was claimed with."""

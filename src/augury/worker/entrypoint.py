@@ -37,6 +37,7 @@ from augury.worker.output import has_threads_of_tasks
 from augury.worker.recorder import Recorder
 from augury.worker.runner import Runner
 from augury.worker.surroundings import Surroundings, reseed
+from augury.worker.waker import Waker
 
 _MEASURED, _LEAST_MEASURED = 16, 2
 
@@ -54,6 +55,7 @@ class _Process:
         self._box: tuple[str, int, BlackBox] | None = None
         self._keyrings: dict[tuple[str, ...], Keyring] = {}
         self._surroundings: Surroundings | None = None
+        self.waker = Waker()
         self.faults = parse_faults(os.environ.get(FAULTS_VARIABLE, ""))
         self._sys_path = list(sys.path)
 
@@ -167,6 +169,7 @@ def handle(invocation: Invocation, context: InvocationContext) -> bool:
         faults=faults_of(_process.faults, invocation),
         on_memory_error=functools.partial(_end_for_error, box) if _may_get_more(context) else _let_it_be,
         check_memory=functools.partial(_end_if_killed, box, _process.kills(context.memory_group)),
+        waker=_process.waker,
     )
     runner.run(joined, coordination.remains() if joined.restarted else None)
     return runner.interrupted and (bool(children()) or has_threads_of_tasks())

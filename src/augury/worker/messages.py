@@ -223,6 +223,7 @@ class Send(Command, frozen=True):
         published: Likewise.
         taken: Flexible tasks that turned out to be ours, though some of their inputs are told to storage.
         tried: Tasks that a successor is to try again.
+        last: Whether nothing is left to do here, unless the answer says so; then the invocation may leave with it.
     """
 
     completions: "tuple[Finished, ...]" = ()
@@ -231,6 +232,7 @@ class Send(Command, frozen=True):
     taken: tuple[int, ...] = ()
     ran: int = 0
     tried: tuple[Tried, ...] = ()
+    last: bool = False
 
 
 class Finished(msgspec.Struct, frozen=True):

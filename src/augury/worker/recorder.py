@@ -267,11 +267,20 @@ class Recorder:
     def take(self) -> bytes:
         """What was measured since the last time, as bytes; empty if there is nothing."""
         with self._lock:
-            tables, self._tables = self._tables, {}
-            spans, self._spans = self._spans, Spread(WORKER_SPANS)
+            taken = self._batch()
+            self._tables = {}
+            self._spans = Spread(WORKER_SPANS)
             self._to_be_stored.clear()
-        series = [self._series(kind, function, table.items) for (kind, function), table in tables.items()]
-        return Batch(SCHEMA, tuple(series), pack_spans(spans.items)).encode() if series else b""
+        return taken
+
+    def look(self) -> bytes:
+        """What `take` would take, and can take afterwards."""
+        with self._lock:
+            return self._batch()
+
+    def _batch(self) -> bytes:
+        series = [self._series(kind, function, table.items) for (kind, function), table in self._tables.items()]
+        return Batch(SCHEMA, tuple(series), pack_spans(self._spans.items)).encode() if series else b""
 
     def _series(self, kind: Kind, function: int, rows: list[list[float]]) -> Series:
         info = self._graph.functions[function] if kind is Kind.TASK else None

@@ -4,7 +4,7 @@ Threads, and what each may do:
 
     executors (one per task slot; the first is the thread that was invoked)
         run tasks; when there is none to run, they do storage and gateway commands themselves
-    courier
+    courier (once there is something to do for it, or the invocation has lasted a moment)
         does storage and gateway commands while every executor runs a task; tells the core when what has
         finished must be reported; sends printed text; keeps time
     timekeeper (once the invocation has lasted a while, or the courier is about to do something that may take long)
@@ -97,6 +97,7 @@ from augury.worker.retries import is_worth_retrying
 from augury.worker.state import WorkerState
 from augury.worker.surroundings import calling
 from augury.worker.values import Values
+from augury.worker.waker import Waker
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +107,8 @@ PROGRESS_S = 0.25
 """How often a busy worker tells how far it is, and sends what was printed."""
 RECORD_S = 5.0
 """After how long a worker sends what it measured so far, in case it does not come to its end; then twice that, …"""
+COURIER_AFTER_S = 0.02
+"""After how long an invocation has one at the latest."""
 LISTEN_AFTER_S = 0.2
 """After how long an invocation that waits for nothing reads its inbox, to learn that the run was stopped."""
 _OVERDUE_S = 1.0
@@ -143,6 +146,7 @@ class Runner:
         faults: What is to go wrong, if anything is.
         on_memory_error: Called when memory cannot be had, before the run fails with it; need not return.
         check_memory: Called now and then, and before what tasks did counts for anybody else; need not return.
+        waker: What calls us back in a moment; it may have other invocations, one after another.
 
     Attributes:
         interrupted: Whether a task was stopped: what it had begun may go on.
@@ -164,6 +168,7 @@ class Runner:
         faults: Faults | None = None,
         on_memory_error: Callable[[MemoryError], object] = lambda _: None,
         check_memory: Callable[[], object] = lambda: None,
+        waker: Waker | None = None,
     ) -> None:
         self._invocation = invocation
         self._name = invocation.worker
@@ -180,6 +185,8 @@ class Runner:
         self._work = threading.Condition(self._lock)  # executors wait for work
         self._courier_wake = threading.Condition(self._lock)
         self._courier_counts = False  # the courier wakes by itself to flush
+        self._courier_thread: HelperThread | None = None
+        self._waker = waker or Waker()
         self._idle_executors = 0
         self._runs: deque[m.Run] = deque()
         self._io: deque[m.Command] = deque()
@@ -233,6 +240,9 @@ class Runner:
             faults=faults,
         )
         self.interrupted = False
+        self._is_posting = False  # the courier does
+        self._is_leaving = False  # nothing may be posted any more
+        self._has_left = False
         self._is_owed = False  # nobody could be told why we end: a successor must do what is left
         self._ran = 0
         self._prewarmed = 0
@@ -254,11 +264,15 @@ class Runner:
         self._tell(m.Began(self._invocation.tasks, joined.done, joined.live, remains))
         for executor in executors:
             executor.start()
-        courier = self._helper(self._courier)
+        self._waker.wake(COURIER_AFTER_S, self._have_courier)
         self._guard(self._execute)
         for executor in executors:
             executor.join()
-        courier.join()
+        self._waker.call_off()
+        with self._lock:
+            courier = self._courier_thread
+        if courier is not None:
+            courier.join()
         self._heart.end()
         self._leave(self._over or m.Leave())
         # A listener that still waits for its last read holds us: it must not hold the values too.
@@ -310,7 +324,7 @@ class Runner:
         if self._idle_executors and (self._over or self._runs or self._io):
             self._work.notify_all()
         if self._over or self._courier_takes_io or (self._state.unreported and not self._courier_counts):
-            self._courier_wake.notify()
+            self._wake_courier()
 
     def _take_rare(self, command: m.Command) -> bool:
         """Take commands that have their own ways; whether it is one of them."""
@@ -588,8 +602,7 @@ class Runner:
                 self._values.store(task)
                 return m.OutputStored(task)
             case m.Send():
-                self._send_printed()
-                return m.Reported(self._send(self._report(command)))
+                return self._tell_storage(command)
             case m.Invoke(claims):
                 self._start_workers(claims)
             case m.Prewarm(resources, count):
@@ -662,10 +675,26 @@ class Runner:
 
     # Reports
 
+    def _may_leave_with_report(self) -> bool:
+        """Whether a report can be the last that the client hears of us; if so, only that is said from now on."""
+        with self._lock:
+            self._is_leaving = not (self._is_posting or self._errands or self._errand_threads or self._io)
+            return self._is_leaving
+
+    def _tell_storage(self, send: m.Send) -> m.Event:
+        self._send_printed()
+        report = self._report(send)
+        if send.last and self._may_leave_with_report():
+            report = msgspec.structs.replace(report, leaving=self._summary(self._recorder.look()))
+        return m.Reported(self._send(report))
+
     def _send(self, report: Report) -> Outcome:
         self._check_memory()
+        if report.leaving is not None and self._faults is not None:
+            self._faults.reach("before-leave")
         began_s = time.monotonic()
         outcome = self._coordination.report(report)
+        self._has_left, self._is_leaving = outcome.left, outcome.left
         size_bytes = sum(len(one.inline or b"") for one in report.completions)
         size_bytes += sum(len(one.inline or b"") for one in report.published)
         if size_bytes:
@@ -801,6 +830,18 @@ class Runner:
 
     # Courier
 
+    def _have_courier(self) -> None:
+        with self._lock:
+            if not self._over:
+                self._wake_courier()
+
+    def _wake_courier(self) -> None:
+        """There is something to do for it; the lock is held."""
+        if self._courier_thread is not None:
+            self._courier_wake.notify()
+        elif not self._over:
+            self._courier_thread = self._helper(self._courier)
+
     def _courier(self) -> None:
         """Do what executors have no time for, and keep time for the core."""
         progress_due_s = self._started_s + self._pause_s()
@@ -816,6 +857,8 @@ class Runner:
                 command = self._io.popleft() if self._courier_takes_io else None
                 now_s = time.monotonic()
                 progress = now_s >= progress_due_s
+                records = now_s - recorded_s >= max(RECORD_S, recorded_s - self._started_s)
+                self._is_posting = (progress or records) and not self._is_leaving
                 if self._working and (progress or (self._state.unreported and command is None)):
                     running_s = now_s - min(began_s for began_s, *_ in self._working.values())
                     self._handle(m.FlushDue(running_s))
@@ -827,10 +870,12 @@ class Runner:
             if progress:
                 progress_due_s = now_s + self._pause_s()
                 self._check_memory()
+            if self._is_posting:
                 self._try_to_post(self._send_printed, "printed text")
-            if now_s - recorded_s >= max(RECORD_S, recorded_s - self._started_s):
-                recorded_s = now_s
-                self._try_to_post(self._send_records, "measurements")
+                if records:
+                    recorded_s = now_s
+                    self._try_to_post(self._send_records, "measurements")
+                self._is_posting = False
 
     def _deliver(self, command: m.Command) -> None:
         """Do a command for the executors, who are all busy."""
@@ -1046,11 +1091,8 @@ class Runner:
 
     # The end
 
-    def _leave(self, leave: m.Leave) -> None:
-        """Tell what this invocation took; take back what was stored for a run that is over."""
-        if self._faults is not None:
-            self._faults.reach("before-leave")
-        summary = WorkerSummary(
+    def _summary(self, records: bytes, *, suspended: bool = False) -> WorkerSummary:
+        return WorkerSummary(
             worker=self._invocation.worker,
             attempt=self._invocation.attempt,
             cold=self._cold,
@@ -1059,11 +1101,19 @@ class Runner:
             tasks=self._ran,
             stored_bytes=self._values.stored_bytes,
             fetched_bytes=self._values.fetched_bytes,
-            suspended=leave.suspended,
+            suspended=suspended,
             prewarmed=self._prewarmed,
             recalled=self._memo.recalled if self._memo is not None else 0,
-            records=self._recorder.take(),
+            records=records,
         )
+
+    def _leave(self, leave: m.Leave) -> None:
+        """Tell what this invocation took; take back what was stored for a run that is over."""
+        if self._has_left:
+            return
+        if self._faults is not None:
+            self._faults.reach("before-leave")
+        summary = self._summary(self._recorder.take(), suspended=leave.suspended)
         try:
             self._send_printed()
             if leave.status is Status.SUCCEEDED:

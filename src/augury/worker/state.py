@@ -76,6 +76,8 @@ from augury.worker.retries import Pauses, pause_s
 from augury.worker.sharing import Gathering, Pace, shares
 from augury.worker.view import RunView, generation_of, second_name, second_of
 
+_UNLIKELY = 0.25
+"""What may be tried though it has to be given up with this probability."""
 FETCH_AHEAD = 16
 """How many tasks at most wait for inputs at once: their inputs come in one round trip, and sit in memory."""
 
@@ -507,8 +509,24 @@ class WorkerState:
             # What is about to be stored is reported soon, with how many tasks ran: an empty report would delay it.
             flush = False
         if tells or (flush and (self._ran or self._late or self._asks_for_room())):
-            self._outbox.send(msgspec.structs.replace(report, ran=self._ran))
+            self._outbox.send(msgspec.structs.replace(report, ran=self._ran, last=self._is_last(report)))
             self._ran = 0
+
+    def _is_last(self, report: m.Send) -> bool:
+        """Whether nothing is left to do after a report, as far as one can tell.
+
+        If it completes inputs of flexible tasks, one of these may become ready by it, and is ours then. It is unlikely
+        for a task with many inputs that ours is its last.
+        """
+        if self._remaining or self._queue or self._running or self._blocked or self._pauses or self._winding_down:
+            return False
+        if self._advice is not None or self._shared or self._dups or self._suspending or report.claims or report.tried:
+            return False
+        outbox = self._outbox
+        if outbox.pending or outbox.storing or outbox.published or outbox.claims:
+            return False
+        flexible = [one for done in report.completions for one in done.consumers if not self.view.worker_of[one]]
+        return not flexible or sum(1 / self.view.needs[one] for one in flexible) <= _UNLIKELY
 
     def _reported(self, event: m.Reported) -> None:
         sent = self._outbox.answered()
@@ -533,6 +551,8 @@ class WorkerState:
         if outcome.status is Status.SUCCEEDED:
             self._commands.append(m.CleanUp())
             self._leave(outcome.status)
+        elif outcome.left:
+            self._leave(Status.RUNNING)
 
     def _invoke(self, sent: m.Send, outcome: Outcome) -> None:
         asked = {claim.worker: claim for claim in (*sent.claims, *outcome.again)}

@@ -179,6 +179,17 @@ local function claim(name, current)
   return expect(name, 1 - current)
 end
 
+-- An invocation has ended, and the client is told. The caller sets `left` in META.
+local function leave(name, attempt, for_client)
+  left = left + change('SADD', LEFT, string.format('%d ', attempt) .. name)
+  -- It may have died before it joined: nobody gives a slot up for it.
+  if attempt_of(name) == attempt then
+    change('ZREM', STARTING, name)
+    change('ZREM', LEASES, name)
+  end
+  append('client', 'e', for_client)
+end
+
 -- Keeps what a worker is, or will be, claimed with: {tasks, cpus, memory_mb}.
 local function note_claim(request)
   change('HSET', CLAIMS, request[1], cmsgpack.pack({ request[2], request[3], request[4] }))

@@ -7,11 +7,5 @@ if earlier then
   return earlier
 end
 write_all()
-left = left + change('SADD', LEFT, ARGV[5] .. ' ' .. ARGV[4])
--- It may have died before it joined: nobody gives a slot up for it.
-if attempt_of(ARGV[4]) == tonumber(ARGV[5]) then
-  change('ZREM', STARTING, ARGV[4])
-  change('ZREM', LEASES, ARGV[4])
-end
-append('client', 'e', ARGV[6])
+leave(ARGV[4], tonumber(ARGV[5]), ARGV[6])
 return answer(1, 'left', left)

@@ -1,7 +1,8 @@
--- ARGV[4]: msgpack of {published, completions, workers to claim, ran, worker, attempt, taken, tried}. ARGV[5]: the event for the client when the
--- last sink is complete. ARGV[6] and on: small outputs; the report has their places, from 1.
--- Returns {status, ready, started (name, attempt, …), store_first, live, again (name, attempt, claim, …)}; only {status} if
--- nothing was applied.
+-- ARGV[4]: msgpack of {published, completions, workers to claim, ran, worker, attempt, taken, tried, leaving}. ARGV[5]: the event for
+-- the client when the last sink is complete. ARGV[6] and on: small outputs; the report has their places, from 1. `leaving` is the
+-- place of the event for the client that the reporter has left, if it has nothing to do unless this gives it something.
+-- Returns {status, ready, started (name, attempt, …), store_first, live, again (name, attempt, claim, …), whether the reporter has
+-- left}; only {status} if nothing was applied.
 --
 -- Structs are arrays, their fields in the order of the classes in `protocols.py`:
 -- published {task, size, inline}, completion {task, size, inline, held, keep, sink, consumers, watchers},
@@ -194,4 +195,12 @@ end
 if report[4] ~= known then
   call('HINCRBY', META, 'ran', report[4] - known)
 end
-return answer({ status, ready, started, store_first, live(), again }, 'status', status, 'invocations', invocations)
+local has_left = 0
+if report[9] and status == 'running' and #ready + #started + #store_first == 0 then
+  leave(reporter, report[6], ARGV[5 + report[9]])
+  has_left = 1
+end
+return answer(
+  { status, ready, started, store_first, live(), again, has_left },
+  'status', status, 'invocations', invocations, 'left', left
+)
