@@ -289,8 +289,9 @@ _loading = threading.RLock()
 
 
 def _load_laws() -> ModuleType:
-    """Import what fits laws, with NumPy, which takes a tenth of a second."""
+    """Import what fits laws, with NumPy, which takes a tenth of a second, and what that loads only when asked."""
     with _loading:
+        importlib.import_module("numpy.ma")  # `numpy.unique` does
         return importlib.import_module(_LAWS)
 
 

@@ -1043,7 +1043,7 @@ def test_not_while_the_courier_posts_something(place: Place) -> None:
 
 def test_a_short_invocation_needs_no_courier(place: Place) -> None:
     place.run(number(1), {0: 0})
-    assert place.runners[0]._courier_thread is None
+    assert place.runners[0]._courier_ended is None
 
 
 def test_a_longer_one_has_one(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

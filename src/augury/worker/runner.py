@@ -185,7 +185,7 @@ class Runner:
         self._work = threading.Condition(self._lock)  # executors wait for work
         self._courier_wake = threading.Condition(self._lock)
         self._courier_counts = False  # the courier wakes by itself to flush
-        self._courier_thread: HelperThread | None = None
+        self._courier_ended: threading.Event | None = None  # set once it has; None: there is none
         self._waker = waker or Waker()
         self._idle_executors = 0
         self._runs: deque[m.Run] = deque()
@@ -264,15 +264,15 @@ class Runner:
         self._tell(m.Began(self._invocation.tasks, joined.done, joined.live, remains))
         for executor in executors:
             executor.start()
-        self._waker.wake(COURIER_AFTER_S, self._have_courier)
+        self._waker.wake(COURIER_AFTER_S, self._become_courier)
         self._guard(self._execute)
         for executor in executors:
             executor.join()
         self._waker.call_off()
         with self._lock:
-            courier = self._courier_thread
-        if courier is not None:
-            courier.join()
+            courier_ended = self._courier_ended
+        if courier_ended is not None:
+            courier_ended.wait()
         self._heart.end()
         self._leave(self._over or m.Leave())
         # A listener that still waits for its last read holds us: it must not hold the values too.
@@ -830,17 +830,26 @@ class Runner:
 
     # Courier
 
-    def _have_courier(self) -> None:
-        with self._lock:
-            if not self._over:
-                self._wake_courier()
-
     def _wake_courier(self) -> None:
         """There is something to do for it; the lock is held."""
-        if self._courier_thread is not None:
+        if self._courier_ended is not None:
             self._courier_wake.notify()
         elif not self._over:
-            self._courier_thread = self._helper(self._courier)
+            self._courier_ended = threading.Event()
+            HelperThread(self._be_courier)
+
+    def _become_courier(self) -> None:
+        """Another thread has time for that."""
+        with self._lock:
+            if self._over or self._courier_ended is not None:
+                return
+            self._courier_ended = threading.Event()
+        self._be_courier()
+
+    def _be_courier(self) -> None:
+        self._guard(self._courier)
+        if self._courier_ended is not None:
+            self._courier_ended.set()
 
     def _courier(self) -> None:
         """Do what executors have no time for, and keep time for the core."""
