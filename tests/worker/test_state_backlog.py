@@ -8,6 +8,7 @@ import pytest
 from augury.config import Resources
 from augury.storage.protocols import Claim, Published
 from augury.worker.messages import Command, Discard, Finished, FlushDue, Invoke, OutputStored, Run, Send, Store
+from augury.worker.sharing import handed_on
 from tests.worker.shapes import LARGE, SMALL, Core
 
 
@@ -130,3 +131,30 @@ def test_an_input_on_its_way_that_storage_may_not_keep_is_published(size_bytes: 
 
 def claims_in(commands: list[Command]) -> list[Claim]:
     return [claim for command in commands if isinstance(command, Send) for claim in command.claims]
+
+
+class TestSeveralSlots:
+    """Workers that run four tasks at once: those that are given tasks are given as many as keep them busy."""
+
+    FOUR = Resources(cpus=4)
+
+    def core(self, tasks: int, concurrency: int) -> Core:
+        core = Core([[]] * tasks, concurrency=concurrency, has=self.FOUR, needs=dict.fromkeys(range(tasks), self.FOUR))
+        core.begin(*range(tasks))
+        return core
+
+    def test_nobody_gets_one_task_if_four_are_queued(self) -> None:
+        (claim,) = claims_in(self.core(8, concurrency=100).tell(FlushDue(running_s=5.0)))
+        assert claim.tasks == (4, 5, 6, 7)
+
+    def test_what_is_more_than_there_is_room_for_is_shared_evenly(self) -> None:
+        """4 run, and 14 are queued; two others and this one have six each"""
+        claims = claims_in(self.core(18, concurrency=3).tell(FlushDue(running_s=5.0)))
+        assert [len(claim.tasks) for claim in claims] == [6, 6]
+
+    @pytest.mark.parametrize(
+        ("tasks", "slots", "room", "found"),
+        [(4, 1, 1, (2, 1)), (3, 1, 100, (0, 3)), (13, 4, 100, (0, 4)), (1, 4, 100, (0, 1)), (14, 4, 2, (2, 2))],
+    )
+    def test_how_many_stay(self, tasks: int, slots: int, room: int, found: tuple[int, int]) -> None:
+        assert handed_on(tasks, slots, room) == found

@@ -65,6 +65,21 @@ class Pace:
         return max(self.running_s, self._total_s / self._tasks if self._tasks else 0.0)
 
 
+def handed_on(tasks: int, slots: int, room: int) -> tuple[int, int]:
+    """How many queued tasks a worker keeps whose slots are all taken, and to how many others it gives the rest.
+
+    To no more than can be kept busy: a worker with several slots that gets one task has room that others lack.
+
+    Args:
+        tasks: How many are queued.
+        slots: How many tasks a worker runs at once.
+        room: How many more workers the platform would run.
+    """
+    others = min(room, -(-tasks // slots))
+    each = -(-(tasks + slots) // (others + 1))
+    return max(0, each - slots), others
+
+
 def shares(tasks: int, room: int, concurrency: int) -> int:
     """Into how many shares, ours included, so many ready tasks are split.
 

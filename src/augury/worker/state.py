@@ -73,7 +73,7 @@ from augury.worker.policies.registry import Policies
 from augury.worker.ready import RankedQueue, ReadyQueue
 from augury.worker.recovery import Duties, duties
 from augury.worker.retries import Pauses, pause_s
-from augury.worker.sharing import Gathering, Pace, shares
+from augury.worker.sharing import Gathering, Pace, handed_on, shares
 from augury.worker.view import RunView, generation_of, second_name, second_of
 
 _UNLIKELY = 0.25
@@ -608,12 +608,12 @@ class WorkerState:
         if room <= 0 or not self._has_backlog():
             return
         flexible = [task for task in self._queue if not self.view.worker_of[task] and self._may_leave(task)]
-        workers = 1 + min(room, len(flexible))
-        given = flexible[(len(flexible) + workers) // workers - 1 :]
+        kept, others = handed_on(len(flexible), self.resources.task_slots, room)
+        given = flexible[kept:]
         if not given:
             return
         self._queue.drop(set(given))
-        groups = self.view.group(given, workers - 1)
+        groups = self.view.group(given, others)
         generation = generation_of(self.name) + 1
         self._claim(given, [self.view.flexible_claim(group, generation) for group in groups])
         for task in given:

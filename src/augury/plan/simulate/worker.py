@@ -608,12 +608,13 @@ class Worker:
             return
         run = self.run
         flexible = [task for task in self.queue if run.worker_of[task] < 0 and self._may_leave(task)]
-        workers = 1 + min(room, len(flexible))
-        given = flexible[(len(flexible) + workers) // workers - 1 :]
+        others = min(room, -(-len(flexible) // self.slots))
+        each = -(-(len(flexible) + self.slots) // (others + 1))
+        given = flexible[max(0, each - self.slots) :]
         if not given:
             return
         self._forget(set(given))
-        self._claim(given, run.group(given, workers - 1), self.generation + 1)
+        self._claim(given, run.group(given, others), self.generation + 1)
         for task in given:
             self._release(run.graph.deps[task])
 
