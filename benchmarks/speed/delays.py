@@ -1,15 +1,17 @@
 """A tree of tasks that sleep, on as many workers as it is wide: how much longer than its critical path a run takes.
 
 1,024 numbers are added in pairs, and each addition sleeps for half a second: 10 levels, so nothing can be done within
-5 s. What comes on top is the engine's: planning, starting and telling 512 workers that share the processors of one
-machine.
+5 s. What comes on top is the engine's: planning, starting and telling workers that share the processors of one machine.
 
-A repetition has a platform with 512 slots and an empty history, both of its own. Before anything is timed, 512 other
-tasks sleep for so long that each has a worker to itself, which is then warm. After that the same workflow runs three
-times: at first nobody knows how long its tasks take, then the planner does. A time is from before the graph is built
-to the result, which is checked; the median of the repetitions counts.
+512 tasks run at once. They can have 512 workers of one CPU, which is the hardest set-up, or 128 workers of four CPUs,
+each of which runs four tasks at a time. Both are measured, and held to the same bars.
 
-A repetition takes half a minute.
+A repetition has a platform with as many slots and an empty history, both of its own. Before anything is timed, as many
+other tasks sleep for so long that each has a slot of a worker to itself; all workers are warm then. After that the
+same workflow runs three times: at first nobody knows how long its tasks take, then the planner does. A time is from
+before the graph is built to the result, which is checked; the median of the repetitions counts.
+
+A repetition takes a minute.
 """
 
 import sys
@@ -19,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
-from augury import Client, Embedded, task
+from augury import Client, Embedded, Resources, task
 from speed.figures import Figure
 from speed.measuring import Effort, check, main, open_many_files, say
 
@@ -27,6 +29,7 @@ LEAVES = 1_024
 SLEEP_S = 0.5
 WARMING_S = 6.0
 BARS = {"first run": 1.6, "second run": 1.2, "third run": None}
+CPUS = (1, 4)
 
 
 @task
@@ -41,16 +44,23 @@ def stay(duration_s: float) -> None:
 
 
 def measure(effort: Effort) -> Iterator[Figure]:
-    """Three runs in a row, several times."""
+    """Three runs in a row on each kind of workers, several times."""
     open_many_files()
-    leaves = effort.size(LEAVES, 4)
-    repetitions = [runs_in_a_row(leaves, max(1.0, WARMING_S * min(1.0, effort.scale))) for _ in range(effort.repeat)]
+    leaves = effort.size(LEAVES, 16)
+    warming_s = max(1.0, WARMING_S * min(1.0, effort.scale))
+    for cpus in CPUS:
+        repetitions = [runs_in_a_row(leaves, cpus, warming_s) for _ in range(effort.repeat)]
+        yield from figures(leaves, cpus, repetitions)
+
+
+def figures(leaves: int, cpus: int, repetitions: Sequence[Sequence[tuple[float, int]]]) -> Iterator[Figure]:
     shortest_s = SLEEP_S * levels(leaves)
+    kind = f"workers of {cpus} CPU{'s' * (cpus > 1)}"
     for index, (name, bar) in enumerate(BARS.items()):
         times_s = [runs[index][0] for runs in repetitions]
         workers = median(runs[index][1] for runs in repetitions)
         yield Figure(
-            what=f"tree of {leaves:,} numbers, {SLEEP_S:g} s each, {name}: of its critical path",
+            what=f"tree of {leaves:,} numbers, {SLEEP_S:g} s each, {kind}, {name}: of its critical path",
             value=median(times_s) / shortest_s,
             bar=bar,
             samples={"augury_s": times_s, "critical path_s": [shortest_s]},
@@ -58,14 +68,15 @@ def measure(effort: Effort) -> Iterator[Figure]:
         )
 
 
-def runs_in_a_row(leaves: int, warming_s: float) -> Sequence[tuple[float, int]]:
+def runs_in_a_row(leaves: int, cpus: int, warming_s: float) -> Sequence[tuple[float, int]]:
     """For each run how long it took, and how many workers took part."""
-    slots = max(2, leaves // 2)
+    wide = leaves // 2
+    platform, kind = Embedded(slots=max(2, wide // cpus)), Resources(cpus=cpus, memory_mb=2048)
     with (
         tempfile.TemporaryDirectory() as folder,
-        Client(platform=Embedded(slots=slots), history=folder, observers=()) as client,
+        Client(platform=platform, configurations=[kind], history=folder, observers=()) as client,
     ):
-        client.compute([stay(warming_s) for _ in range(slots)])
+        client.compute([stay(warming_s) for _ in range(wide)])
         return [run_once(client, leaves) for _ in BARS]
 
 
