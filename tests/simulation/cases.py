@@ -94,11 +94,12 @@ def case_of(seed: int) -> Case:
     sizes_bytes = rng.choice([(10,), (10, 10**6), (10**6,)])
     tasks = range(len(graph))
     failures = rng.choice([(0,), (0,), (0,), (0, 0, 1), (0,) * 20 + (2,)])
+    plan, platform = _plan(rng, graph), _platform(rng)
     return Case(
         seed=seed,
         graph=graph,
-        plan=_plan(rng, graph),
-        platform=replace(_platform(rng), adversary=adversary),
+        plan=plan,
+        platform=replace(platform, adversary=adversary, upload_bytes_s=[0.0, 0.0, 0.0, 3e7][seed % 4]),
         durations_s={task: rng.choice(durations_s) for task in tasks},
         sizes_bytes={task: rng.choice(sizes_bytes) for task in tasks},
         failures={task: rng.choice(failures) for task in tasks},
@@ -165,7 +166,6 @@ def _platform(rng: Random) -> VirtualPlatform:
         cold_start_s=rng.choice([0.0, 0.1, 1.0]),
         latency_s=rng.choice([0.0, 0.001, 0.01, 0.1]),
         bandwidth_bytes_s=rng.choice([float("inf"), 1e8]),
-        upload_bytes_s=rng.choice([0.0, 3e7]),
         inline_bytes=rng.choice([0, INLINE_BYTES]),
         flush_s=rng.choice([0.001, 0.1]),
         seed=rng.randrange(2**32),
