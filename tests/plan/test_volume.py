@@ -111,8 +111,14 @@ def test_ranks_are_an_order_with_inputs_first_on_each_worker(seed: int) -> None:
                 assert found.ranks[dep] < found.ranks[task]
 
 
-def test_tasks_that_take_no_time_are_in_one_part() -> None:
-    assert parts(TWO_PAIRS, depth_first(TWO_PAIRS), [0.0] * 7, 2).part_of == [0] * 7
+def test_tasks_that_take_no_time_are_counted() -> None:
+    assert parts(TWO_PAIRS, depth_first(TWO_PAIRS), [0.0] * 7, 2).part_of == [0, 0, 1, 1, 0, 1, 1]
+
+
+def test_sources_of_one_task_are_cut_if_they_are_most_of_the_work() -> None:
+    fan_in = graph_of(*[()] * 8, tuple(range(8)))
+    found = parts(fan_in, depth_first(fan_in), [1.0] * 9, 4)
+    assert sorted(list(found.part_of).count(part) for part in range(4)) == [2, 2, 2, 3]
 
 
 # Bytes
@@ -155,6 +161,14 @@ def test_a_product_of_large_blocks_is_made_by_rows() -> None:
 def test_small_outputs_are_not_looked_at() -> None:
     outlook = outlook_of(product(4), 1000.0)
     plan = AutoPlanner().plan(outlook.graph, outlook)
+    assert plan.ranks != depth_first(outlook.graph)
+
+
+def test_they_are_not_looked_for_beyond_the_time_that_the_user_gives() -> None:
+    outlook = outlook_of(product(8), 2 * MB)
+    ticks = iter(range(10**6))
+    outlook.clock = lambda: 1.0 * next(ticks)
+    plan = AutoPlanner(time_s=1.5).plan(outlook.graph, outlook)
     assert plan.ranks != depth_first(outlook.graph)
 
 

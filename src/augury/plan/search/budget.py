@@ -12,11 +12,12 @@ does not depend on the machine.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 _SHARE, _LEAST_S, _MOST_S = 0.1, 0.02, 5.0
-_TO_SAVE, _TO_GAIN = 0.01, 0.25
+_TO_SAVE, _TO_GAIN, _BEYOND = 0.01, 0.25, 0.02
 _STEPS = 200
 _GUESSES_S = {"simulate": 8e-6, "schedule": 8e-6, "coarsen": 6e-6}
 
@@ -71,12 +72,37 @@ class Budget:
         """How long a step takes on a graph of so many tasks and edges."""
         return self._rates_s[step] * size
 
+    @contextmanager
+    def beyond(self, makespan_s: float) -> Iterator["Beyond"]:
+        """What is worth some time more than there is: what it takes is not taken from what else the time is for.
+
+        If the user said how long planning may take, that is all there is.
+        """
+        began_s = self._clock()
+        most_s = _BEYOND * makespan_s if self._given_s is None else max(0.0, self.allowed_s - self.passed_s)
+        yield Beyond(self._clock, began_s, min(_MOST_S, most_s))
+        if self._given_s is None:
+            self._began_s += self._clock() - began_s
+
     def timed(self, step: Step, size: int, act: Callable[[], T]) -> T:
         """Take a step, and remember how long it took."""
         began_s = self._clock()
         made = act()
         self._rates_s[step] = (self._clock() - began_s) / max(1, size)
         return made
+
+
+class Beyond:
+    """Time beyond what there is."""
+
+    def __init__(self, clock: Callable[[], float], began_s: float, most_s: float) -> None:
+        self._clock = clock
+        self._began_s = began_s
+        self._most_s = most_s
+
+    def is_left(self, for_s: float) -> bool:
+        """Whether there is time for a step that takes so long."""
+        return self._clock() - self._began_s + for_s <= self._most_s
 
 
 class Part:

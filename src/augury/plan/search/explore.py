@@ -73,8 +73,8 @@ _LIGHTER = 1.02
 seldom as exact, and what is not moved cannot take longer than expected."""
 _MANY_FEWER = 0.9
 """So many of them are many fewer."""
-_TO_LIGHTEN = 0.02
-"""Which part of the run plans that move and hold fewer bytes may take to simulate, however much time there is."""
+_LIGHTENING = 1.5
+"""About how long it takes to find out how many bytes a plan moves and holds, in simulations; one is a part of it."""
 _NEAR = 1.0005
 """A makespan of so many times what it is at least is not worth the time that shortening it takes."""
 
@@ -127,6 +127,7 @@ class Exploration:
         self._sketches: list[Candidate] = []
         self._reference: Sequence[int] = ()
         self._simple: list[Outcome] = []
+        self._volumes: dict[int, float] = {}
         self.tried: list[Candidate] = []
 
     # The way to a plan
@@ -289,24 +290,32 @@ class Exploration:
 
     def _bytes_of(self, candidate: Candidate) -> float:
         simulated = candidate.plan.predicted
-        return math.inf if simulated is None else bytes_of(self._graph, self._outlook.output_bytes, simulated)
+        if simulated is None:
+            return math.inf
+        if id(simulated) not in self._volumes:  # it is in `tried`, and so nothing else has its id
+            self._volumes[id(simulated)] = bytes_of(self._graph, self._outlook.output_bytes, simulated)
+        return self._volumes[id(simulated)]
 
     def _lighten(self) -> None:
         """Go through the graph depth first: with every task where it is in the best plan, and by parts."""
         best = self.best()
-        if not self._is_heavy or 2 * self._simulate_s > _TO_LIGHTEN * best.outcome.makespan_s:
+        if not self._is_heavy or not _names_workers(best.plan):
             return
-        if not _names_workers(best.plan):
-            return
-        ranks = depth_first(self._graph)
-        self._try(msgspec.structs.replace(best.plan, ranks=ranks, predicted=None))
-        used = Counter(assignment.resources for assignment in best.plan.assignments)
-        resources = used.most_common(1)[0][0]
-        if best.outcome.workers > 1 and resources.memory_mb >= max(self._costs.need_mb):
-            workers = [Assignment(worker=number, resources=resources) for number in range(best.outcome.workers)]
-            part_of, ranks = parts(self._graph, ranks, self._outlook.execution_s(resources), len(workers))
-            assignments = tuple([workers[number] for number in part_of])
-            self._try(msgspec.structs.replace(best.plan, assignments=assignments, ranks=ranks, predicted=None))
+        with self._budget.beyond(best.outcome.makespan_s) as time:
+            if not time.is_left(_LIGHTENING * self._simulate_s):
+                return
+            ranks = depth_first(self._graph)
+            self._try(msgspec.structs.replace(best.plan, ranks=ranks, predicted=None))
+            used = Counter(assignment.resources for assignment in best.plan.assignments)
+            resources = used.most_common(1)[0][0]
+            is_roomy = resources.memory_mb >= max(self._costs.need_mb)
+            if best.outcome.workers < 2 or not is_roomy or not time.is_left(_LIGHTENING * self._simulate_s):
+                return
+            cut = parts(self._graph, ranks, self._outlook.execution_s(resources), best.outcome.workers)
+            if len(set(cut.part_of)) > 1:
+                workers = [Assignment(worker=number, resources=resources) for number in range(best.outcome.workers)]
+                there = tuple([workers[part] for part in cut.part_of])
+                self._try(msgspec.structs.replace(best.plan, assignments=there, ranks=cut.ranks, predicted=None))
 
     # Small changes
 

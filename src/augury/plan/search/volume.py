@@ -70,7 +70,9 @@ def parts(graph: Graph, places: Sequence[int], work_s: Sequence[float], count: i
         count: How many parts there are to be.
     """
     order = sorted(range(len(graph)), key=places.__getitem__)
-    sources = [task for task in order if graph.dependents[task] and not graph.deps[task]]
+    if not any(work_s):
+        work_s = [1.0] * len(graph)
+    sources = _light_sources(graph, order, work_s, sum(work_s) / count)
     weights_s = list(work_s)
     for task in sources:
         weights_s[task] = 0.0
@@ -88,6 +90,18 @@ def parts(graph: Graph, places: Sequence[int], work_s: Sequence[float], count: i
     for rank, task in enumerate(sorted(order, key=lambda task: (begin_s[task], bool(graph.deps[task]), places[task]))):
         ranks[task] = rank
     return Parts(part_of, tuple(ranks))
+
+
+def _light_sources(graph: Graph, order: Sequence[int], work_s: Sequence[float], most_s: float) -> list[int]:
+    """The tasks without inputs that are where they are needed: not those that are much of the work for one task."""
+    own_s: dict[int, float] = {}  # a task → how long those take that only it needs
+    sources = [task for task in order if graph.dependents[task] and not graph.deps[task]]
+    alone = [task for task in sources if len(graph.dependents[task]) == 1]
+    for task in alone:
+        consumer = graph.dependents[task][0]
+        own_s[consumer] = own_s.get(consumer, 0.0) + work_s[task]
+    heavy = {consumer for consumer, seconds in own_s.items() if seconds > most_s / 2 and len(graph.deps[consumer]) > 1}
+    return [task for task in sources if len(graph.dependents[task]) > 1 or graph.dependents[task][0] not in heavy]
 
 
 def _cut(graph: Graph, order: Sequence[int], weights_s: Sequence[float], count: int) -> tuple[list[int], list[float]]:
