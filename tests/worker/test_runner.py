@@ -46,6 +46,7 @@ from augury.storage.protocols import (
 )
 from augury.storage.signing import sign_spec
 from augury.trust import process_keyring
+from augury.worker import runner as runner_module
 from augury.worker import surroundings
 from augury.worker.code import RunCache
 from augury.worker.failure import Failure, decode_failure
@@ -1055,3 +1056,42 @@ def test_a_longer_one_has_one(place: Place, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Runner, "_courier", open_and_go_on)
     assert place.run(pass_gate("there is a courier"), {0: 0}) == 1
+
+
+def test_not_while_the_courier_has_something_else_to_do(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 → 1, 2      0 and 1 here; while the gateway starts a worker for 2, the report of 1 is sent"""
+    start, report = place.gateway._start, MemoryCoordination.report
+    leaving = []
+
+    def start_late(invocation: Invocation) -> None:
+        if invocation.worker != "t0":
+            gates["the gateway is asked"].set()
+            gates.wait("told")
+        start(invocation)
+
+    def note(run: MemoryCoordination, told: Report) -> Outcome:
+        outcome = report(run, told)
+        if told.worker == "t0" and any(one.task == 1 for one in told.completions):
+            leaving.append(told.leaving)
+            gates["told"].set()
+        return outcome
+
+    monkeypatch.setattr(place.gateway, "_start", start_late)
+    monkeypatch.setattr(MemoryCoordination, "report", note)
+    first = number(1)
+    assert place.run([pass_gate("the gateway is asked", first), number(first)], {}) == {1: 1, 2: 1}
+    assert leaving == [None]
+
+
+def test_an_invocation_ends_although_there_is_no_thread_for_its_courier(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0 → 1, 2      one of which is for another worker: the courier is to start it"""
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(runner_module, "HelperThread", refuse)
+    first = number(1)
+    failure = place.failure([pass_gate("never", first), number(first)], {})
+    assert "start new thread" in failure.message

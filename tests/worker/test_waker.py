@@ -1,6 +1,9 @@
 """What happens in a moment, unless that is called off."""
 
+import os
 import threading
+
+import pytest
 
 from augury.worker import waker as module
 from augury.worker.waker import TICK_S, Waker
@@ -98,3 +101,31 @@ def test_it_can_be_asked_again_after_it_has_given_up() -> None:
     waker.wake(0.5 * TICK_S, called.set)
     clock.tick()
     assert called.wait(PATIENCE_S)
+
+
+def test_it_can_be_asked_again_if_there_was_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    clock, called = Clock(), threading.Event()
+    waker = started(clock)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "HelperThread", refuse)
+        with pytest.raises(RuntimeError, match="thread"):
+            waker.wake(0.0, called.set)
+    waker.wake(0.5 * TICK_S, called.set)
+    clock.tick()
+    assert called.wait(PATIENCE_S)
+
+
+def test_it_can_be_asked_again_where_a_process_has_forked() -> None:
+    """Threads stay behind."""
+    waker = Waker()
+    waker.wake(1000.0, int)
+    child = os.fork()
+    if child == 0:
+        called = threading.Event()
+        waker.wake(0.0, called.set)
+        os._exit(0 if called.wait(PATIENCE_S) else 1)
+    waker.call_off()
+    assert os.waitpid(child, 0)[1] == 0

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from augury import serde
 from augury.errors import StorageError
 from augury.storage.protocols import (
@@ -76,6 +78,7 @@ class MortalInvocation(VirtualInvocation):
         self._patience = Patience(world.clock(), world.clock() + adversary.limit_s)
         self._straggling: set[tuple[int, float]] = set()  # tasks, and when they began
         self._begun: set[int] = set()
+        self._is_last = self._has_left = False  # the report under way may be the last; it was
         self._read_by_all = read
         self._is_replaced = is_replaced
         self._unheard = unheard
@@ -213,10 +216,17 @@ class MortalInvocation(VirtualInvocation):
         if status is Status.RUNNING and self._is_replaced(self.claim):
             raise AssertionError(f"{self.claim.worker}: attempt {self.claim.attempt} was replaced, and is heard")
 
+    def _send(self, command: m.Send) -> None:
+        self._is_last = command.last
+        super()._send(command)
+
     def _report(self, report: Report) -> m.Event:
+        if self._is_last:  # one is under way at a time
+            report = msgspec.structs.replace(report, leaving=self._summary(m.Leave()))
         event = super()._report(report)
         if isinstance(event, m.Reported):
             self._check_place(event.outcome.status)
+            self._has_left = event.outcome.left
         return event
 
     # Values
@@ -346,6 +356,9 @@ class MortalInvocation(VirtualInvocation):
         status = self._world.coordination.status()
         if command.status is not Status.REPLACED and status not in (Status.RUNNING, Status.SUCCEEDED):
             self._world.objects.delete(map(output_key, self._stored))
+        if self._has_left:
+            self._end(suspended=False)
+            return
         self._leave(command)
         if self._enemy.repeats():
             self._world.coordination.leave(self._summary(command))
@@ -353,6 +366,7 @@ class MortalInvocation(VirtualInvocation):
     _EXECUTE: ClassVar[dict[type[m.Command], Callable[[Any, Any], None]]] = {
         **VirtualInvocation._EXECUTE,  # noqa: SLF001 - its own base
         m.Run: _run_once,
+        m.Send: _send,
         m.Store: _store_somehow,
         m.Suspend: _suspend_alone,
         m.HandOver: _hand_over,

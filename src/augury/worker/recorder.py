@@ -54,6 +54,8 @@ _FIRST_IN_ALL: Final = 64
 _ALWAYS: Final = 1 << 60
 _FARTHEST: Final = 1000
 _UPLOAD: Final = COLUMNS[Kind.TASK].index("upload_s")
+_ENOUGH = 16
+"""How many workers of a run measure what each of them could."""
 _LONGEST_S: Final = 900.0
 """No start-up takes longer: a clock was set meanwhile."""
 
@@ -272,6 +274,10 @@ class Recorder:
             self._spans = Spread(WORKER_SPANS)
             self._to_be_stored.clear()
         return taken
+
+    def can_miss_one_of(self, workers: int) -> bool:
+        """Whether it does without one measurement that each of so many workers could make: enough others make it."""
+        return not self._enabled or self._chance() * workers > _ENOUGH
 
     def look(self) -> bytes:
         """What `take` would take, and can take afterwards."""

@@ -12,7 +12,7 @@ connection, no signal handler, and no thread, once those have ended that keep an
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from augury.config import Resources, StorageConfig
 from augury.dag.graph import build_workflow
@@ -28,10 +28,12 @@ from augury.storage.protocols import RunSpec
 from augury.storage.signing import sign_spec
 from augury.trust.seal import Keyring
 from augury.worker.code import RunCache
+from augury.worker.helpers import HelperThread
 from augury.worker.recorder import Recorder
 from augury.worker.runner import Runner
 from augury.worker.surroundings import Surroundings, reseed
 from augury.worker.view import flexible_name
+from augury.worker.waker import Waker
 
 _RUN = "rehearsal"
 _ROUNDS = 8
@@ -100,8 +102,16 @@ def _carry_out() -> None:
         recorder=recorder,
         cold=True,
         black_box=BlackBox("", resources.task_slots),
+        waker=_AtOnce(),
     ).run(joined)
     coordination.remove()
+
+
+class _AtOnce(Waker):
+    """Wakes at once, so that there is a courier, and leaves no thread behind that waits for others to wake."""
+
+    def wake(self, after_s: float, action: Callable[[], object]) -> None:
+        HelperThread(action)
 
 
 class _Nobody:

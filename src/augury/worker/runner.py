@@ -241,6 +241,7 @@ class Runner:
         )
         self.interrupted = False
         self._is_posting = False  # the courier does
+        self._io_under_way = 0  # commands that somebody carries out
         self._is_leaving = False  # nothing may be posted any more
         self._has_left = False
         self._is_owed = False  # nobody could be told why we end: a successor must do what is left
@@ -265,10 +266,12 @@ class Runner:
         for executor in executors:
             executor.start()
         self._waker.wake(COURIER_AFTER_S, self._become_courier)
-        self._guard(self._execute)
-        for executor in executors:
-            executor.join()
-        self._waker.call_off()
+        try:
+            self._guard(self._execute)
+            for executor in executors:
+                executor.join()
+        finally:
+            self._waker.call_off()
         with self._lock:
             courier_ended = self._courier_ended
         if courier_ended is not None:
@@ -369,10 +372,13 @@ class Runner:
         section = Section()
         line = self._lines.pop()
         event: m.Event | None = None
+        work: m.Command | None = None
         try:
             while True:
                 with self._lock:
                     done = self._working.pop(me, None)
+                    if isinstance(work, m.Command) and not isinstance(work, m.Run):
+                        self._io_under_way -= 1
                     if isinstance(event, m.TaskFinished):
                         self._ran += 1
                         event = self._as_shared(event) if self._told_late else event
@@ -403,6 +409,7 @@ class Runner:
             if self._runs:
                 return self._runs.popleft()
             if self._io:
+                self._io_under_way += 1
                 return self._io.popleft()
             if self._over:
                 return None
@@ -676,9 +683,16 @@ class Runner:
     # Reports
 
     def _may_leave_with_report(self) -> bool:
-        """Whether a report can be the last that the client hears of us; if so, only that is said from now on."""
+        """Whether a report can be the last that is heard of us; if so, only that is said from now on.
+
+        Not while anything else is under way: who has left owes nobody anything. How long the report takes cannot be
+        told with it, which matters while there are few others to tell such things.
+        """
+        if not self._recorder.can_miss_one_of(self._state.live):
+            return False
         with self._lock:
-            self._is_leaving = not (self._is_posting or self._errands or self._errand_threads or self._io)
+            others = self._io_under_way > 1 or self._is_posting or self._errands or self._errand_threads or self._io
+            self._is_leaving = not others
             return self._is_leaving
 
     def _tell_storage(self, send: m.Send) -> m.Event:
@@ -835,21 +849,23 @@ class Runner:
         if self._courier_ended is not None:
             self._courier_wake.notify()
         elif not self._over:
-            self._courier_ended = threading.Event()
-            HelperThread(self._be_courier)
+            ended = threading.Event()
+            HelperThread(partial(self._be_courier, ended))
+            self._courier_ended = ended  # not before: nobody would ever set it if no thread can be had
 
     def _become_courier(self) -> None:
         """Another thread has time for that."""
         with self._lock:
             if self._over or self._courier_ended is not None:
                 return
-            self._courier_ended = threading.Event()
-        self._be_courier()
+            ended = self._courier_ended = threading.Event()
+        self._be_courier(ended)
 
-    def _be_courier(self) -> None:
-        self._guard(self._courier)
-        if self._courier_ended is not None:
-            self._courier_ended.set()
+    def _be_courier(self, ended: threading.Event) -> None:
+        try:
+            self._guard(self._courier)
+        finally:
+            ended.set()
 
     def _courier(self) -> None:
         """Do what executors have no time for, and keep time for the core."""
@@ -864,6 +880,7 @@ class Runner:
                 if self._over:
                     return
                 command = self._io.popleft() if self._courier_takes_io else None
+                self._io_under_way += command is not None
                 now_s = time.monotonic()
                 progress = now_s >= progress_due_s
                 records = now_s - recorded_s >= max(RECORD_S, recorded_s - self._started_s)
@@ -889,8 +906,10 @@ class Runner:
     def _deliver(self, command: m.Command) -> None:
         """Do a command for the executors, who are all busy."""
         event = self._perform(command)
-        if event is not None:
-            self._tell(event)
+        with self._lock:
+            self._io_under_way -= 1
+            if event is not None:
+                self._handle(event)
 
     def _may_keep(self, command: m.Command | None) -> bool:
         """Whether what the courier is about to do may take long while there is something to keep time for.

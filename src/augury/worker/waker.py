@@ -5,6 +5,7 @@ end, takes about as long as all else that one with a short task does. So one thr
 something is due, for one invocation after another, and ends when it was not asked for a while.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -32,16 +33,15 @@ class Waker:
         self._lock = threading.Lock()
         self._action: Callable[[], object] | None = None
         self._due_s = 0.0
-        self._is_up = False
+        self._up_in = 0  # the process that has the thread
 
     def wake(self, after_s: float, action: Callable[[], object]) -> None:
         """Do something in so many seconds, in another thread; instead of what was to be done before."""
         with self._lock:
             self._action, self._due_s = action, self._clock() + after_s
-            if self._is_up:
-                return
-            self._is_up = True
-        HelperThread(self._run)
+            if self._up_in != os.getpid():  # threads stay behind when a process forks
+                HelperThread(self._run)
+                self._up_in = os.getpid()
 
     def call_off(self) -> None:
         """Do nothing; what has begun goes on."""
@@ -56,10 +56,10 @@ class Waker:
                 action = self._action
                 in_vain = in_vain + 1 if action is None else 0
                 if in_vain == _PATIENCE:
-                    self._is_up = False
+                    self._up_in = 0
                     return
                 if action is None or self._clock() < self._due_s:
                     continue
-                self._action, self._is_up = None, False
+                self._action, self._up_in = None, 0
             action()
             return
