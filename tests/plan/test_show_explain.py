@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from augury import PlanError, task
+from augury import AutoPlanner, PlanError, PlatformModel, task
 from augury.dag.graph import build_workflow
 from augury.plan.hints import OwnHint, PreLoadHint, PreWarmHint
 from augury.plan.outlook import Outlook
@@ -244,3 +244,16 @@ def test_tasks_that_take_no_time_have_their_slack_too() -> None:
     plan = planned(graph, [0, 0, 0, 0, 1, 1], {"long": 2.0})
     assert plan.predicted is not None
     assert slack_s(graph, plan.predicted)[:4] == [2.0, 2.0, 2.0, 2.0]
+
+
+def test_alternatives_know_the_workflow_too() -> None:
+    @task
+    def square(x: int) -> int:
+        return x * x
+
+    plan = square(square(2)).plan(AutoPlanner(), predictions=FixedPredictions(10.0), platform=PlatformModel())
+    found = plan.pareto()
+    assert found
+    for one in found:
+        assert one.explain("square[1]").task == 1
+        assert "square" in str(one)

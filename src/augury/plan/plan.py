@@ -267,7 +267,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.outlook is None:
             raise PlanError("this plan was read from text: plan the workflow again, then ask for its alternatives")
         found = importlib.import_module("augury.plan.planners.auto").pareto_front(self.outlook, self)
-        return cast("tuple[Plan, ...]", found)
+        return tuple([msgspec.structs.replace(one, graph=self.graph, outlook=self.outlook) for one in found])
 
     def validate(self, graph: Graph) -> None:
         """Refuse a plan that does not fit a workflow.
