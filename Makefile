@@ -1,4 +1,5 @@
-# Everything is installed into .venv; nothing outside this folder is changed.
+# Everything is installed into .venv. Outside this folder there is only what every run keeps: its history, and a key, in
+# ~/.local/state/augury (or where AUGURY_STATE_DIR says).
 # PYTHON=… chooses the interpreter; the first suitable one on the path is taken otherwise.
 
 PYTHON ?=
