@@ -139,6 +139,13 @@ def test_the_way_of_which_nothing_is_known_is_as_fast_as_the_other(way: str) -> 
     assert timing.storing_bytes_s == timing.bandwidth_bytes_s
 
 
+def test_writing_that_takes_as_long_whatever_the_size_is_as_fast_as_reading() -> None:
+    both = [*transfers(0.001, 40e6, WEAK), *transfers(0.001, math.inf, WEAK, "upload")]
+    timing = PlatformModel.measured(provider(*both), configurations=[WEAK]).timing
+    assert timing.bandwidth_bytes_s == pytest.approx(40e6, rel=0.1)
+    assert timing.storing_bytes_s == timing.bandwidth_bytes_s
+
+
 def test_every_configuration_has_its_own_timing_listed_or_not() -> None:
     records = [*transfers(0.001, 20e6, WEAK), *transfers(0.001, 80e6, STRONG)]
     model = PlatformModel.measured(provider(*records), configurations=[WEAK])

@@ -129,6 +129,14 @@ def test_when_a_task_ran_is_told_beside_what_is_kept() -> None:
     assert Batch.decode(recorder.take()).spans == [Span(4, 997.875, 2.0)]
 
 
+def test_one_of_few_workers_misses_nothing_and_most_of_many_may() -> None:
+    recorder = new_recorder()
+    for drawn, missing in ((0.999, {17: True, 16: False, 1: False}), (0.001, {10_000: False, 17_000: True})):
+        recorder._chance = lambda drawn=drawn: drawn  # type: ignore[misc]
+        assert {workers: recorder.can_miss_one_of(workers) for workers in missing} == missing
+    assert new_recorder(enabled=False).can_miss_one_of(1)
+
+
 def test_what_was_looked_at_can_be_taken() -> None:
     recorder = new_recorder()
     run(recorder, 0, 1.0)

@@ -2,10 +2,12 @@
 
 import os
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from augury.worker import waker as module
+from augury.worker.helpers import HelperThread
 from augury.worker.waker import TICK_S, Waker
 
 PATIENCE_S = 10.0
@@ -33,16 +35,42 @@ class Clock:
         self.now_s += TICK_S
         self._may_go_on.release()
 
-    @property
-    def somebody_sleeps(self) -> bool:
-        if self._sleeps.acquire(timeout=0.05):
-            self._sleeps.release()
-            return True
-        return False
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[HelperThread]:
+    """Those that were started. One that nobody lets tick ends with an error, after a while."""
+    found = []
+
+    def start(work: Callable[[], object]) -> HelperThread:
+        found.append(HelperThread(work))
+        return found[-1]
+
+    monkeypatch.setattr(module, "HelperThread", start)
+    return found
 
 
 def started(clock: Clock) -> Waker:
     return Waker(lambda: clock.now_s, clock.sleep)
+
+
+def give_up(waker: Waker, clock: Clock) -> None:
+    """It is asked for something that is called off, and then for nothing until it ends."""
+    waker.wake(0.5 * TICK_S, raise_it)
+    waker.call_off()
+    for _ in range(module._PATIENCE):
+        clock.tick()
+
+
+def raise_it() -> None:
+    raise AssertionError("it was called off")
+
+
+def has_called(waker: Waker, clock: Clock) -> bool:
+    """Whether it does what it is asked for, a tick later."""
+    called = threading.Event()
+    waker.wake(0.5 * TICK_S, called.set)
+    clock.tick()
+    return called.wait(PATIENCE_S)
 
 
 def test_it_happens_when_it_is_due_and_not_before() -> None:
@@ -57,75 +85,63 @@ def test_it_happens_when_it_is_due_and_not_before() -> None:
     assert called.wait(PATIENCE_S)
 
 
-def test_what_is_called_off_does_not_happen() -> None:
-    clock, called = Clock(), threading.Event()
-    waker = started(clock)
-    waker.wake(0.5 * TICK_S, called.set)
-    waker.call_off()
-    for _ in range(module._PATIENCE):
-        clock.tick()
-    assert not clock.somebody_sleeps
-    assert not called.is_set()
+def test_what_is_called_off_does_not_happen_and_the_thread_ends(threads: list[HelperThread]) -> None:
+    clock = Clock()
+    give_up(started(clock), clock)
+    threads[0].join()
+    assert not clock._sleeps.acquire(blocking=False)
 
 
-def test_one_thread_serves_one_after_another() -> None:
-    clock, called = Clock(), threading.Event()
+def test_one_thread_serves_one_after_another(threads: list[HelperThread]) -> None:
+    clock = Clock()
     waker = started(clock)
     for _ in range(20):
-        waker.wake(1000.0, called.set)
+        waker.wake(1000.0, raise_it)
         clock.tick()
         waker.call_off()
-    waker.wake(0.5 * TICK_S, called.set)
-    clock.tick()
-    assert called.wait(PATIENCE_S)
-    assert not clock.somebody_sleeps, "there was one, and it has ended with what it did"
+    assert has_called(waker, clock)
+    threads[0].join()
+    assert len(threads) == 1
 
 
 def test_after_that_it_can_be_asked_again() -> None:
     clock = Clock()
     waker = started(clock)
-    for _ in range(3):
-        called = threading.Event()
-        waker.wake(0.5 * TICK_S, called.set)
-        clock.tick()
-        assert called.wait(PATIENCE_S)
+    assert all(has_called(waker, clock) for _ in range(3))
 
 
-def test_it_can_be_asked_again_after_it_has_given_up() -> None:
-    clock, called = Clock(), threading.Event()
+def test_it_can_be_asked_again_after_it_has_given_up(threads: list[HelperThread]) -> None:
+    clock = Clock()
     waker = started(clock)
-    waker.wake(0.5 * TICK_S, called.set)
-    waker.call_off()
-    for _ in range(module._PATIENCE):
-        clock.tick()
-    waker.wake(0.5 * TICK_S, called.set)
-    clock.tick()
-    assert called.wait(PATIENCE_S)
+    give_up(waker, clock)
+    threads[0].join()
+    assert has_called(waker, clock)
 
 
 def test_it_can_be_asked_again_if_there_was_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    clock, called = Clock(), threading.Event()
+    clock = Clock()
     waker = started(clock)
     with monkeypatch.context() as patch:
         patch.setattr(module, "HelperThread", refuse)
         with pytest.raises(RuntimeError, match="thread"):
-            waker.wake(0.0, called.set)
-    waker.wake(0.5 * TICK_S, called.set)
-    clock.tick()
-    assert called.wait(PATIENCE_S)
+            waker.wake(0.0, raise_it)
+    assert has_called(waker, clock)
 
 
 def test_it_can_be_asked_again_where_a_process_has_forked() -> None:
     """Threads stay behind."""
-    waker = Waker()
-    waker.wake(1000.0, int)
+    clock = Clock()
+    waker = started(clock)
+    waker.wake(1000.0, raise_it)
+    clock.wait_for_sleep()  # so the thread holds nothing while the process forks
     child = os.fork()
     if child == 0:
-        called = threading.Event()
-        waker.wake(0.0, called.set)
-        os._exit(0 if called.wait(PATIENCE_S) else 1)
-    waker.call_off()
+        own = Clock()  # the other one has somebody who sleeps, in the other process
+        waker._clock, waker._sleep = lambda: own.now_s, own.sleep
+        os._exit(0 if has_called(waker, own) else 1)
+    clock._sleeps.release()
+    give_up(waker, clock)
     assert os.waitpid(child, 0)[1] == 0

@@ -181,10 +181,11 @@ def _measured_link(by: Measured, resources: Resources, sla: SLA, assumed: Timing
         return latency_s, assumed.bandwidth_bytes_s, assumed.upload_bytes_s
     known = [not one.is_prior for one in large]
     up, down = (_bytes_s(latency_s if few.is_prior else few, many) for few, many in zip(small, large, strict=True))
-    if all(known) and max(up, down) < _MOST_BYTES_S:
-        return latency_s, down, up
-    # Of one nothing is known, or only what is too small to tell it apart from latency.
-    return latency_s, up if known == [True, False] else min(up, down) if all(known) else down, 0.0
+    if not all(known):
+        return latency_s, up if known[0] else down, 0.0
+    if max(up, down) >= _MOST_BYTES_S:  # of one there was only what is too small to tell it apart from latency
+        return latency_s, min(up, down), 0.0
+    return latency_s, down, up
 
 
 def _bytes_s(small_s: float, large_s: float) -> float:

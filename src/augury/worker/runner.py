@@ -377,7 +377,7 @@ class Runner:
             while True:
                 with self._lock:
                     done = self._working.pop(me, None)
-                    if isinstance(work, m.Command) and not isinstance(work, m.Run):
+                    if work is not None and not isinstance(work, m.Run):
                         self._io_under_way -= 1
                     if isinstance(event, m.TaskFinished):
                         self._ran += 1
